@@ -1,0 +1,40 @@
+# Two commands do everything: `make demo` and `make test`. Each makes .venv and installs into it first.
+PYTHON ?= python3
+BIN := .venv/bin
+WORKERS ?= 2
+
+.PHONY: demo test lint bench clean
+
+demo: .venv/.demo
+	$(BIN)/python experiments/demo.py
+
+test: .venv/.dev
+	$(BIN)/python -m pytest -n $(WORKERS)
+
+lint: .venv/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/pyright
+
+# Timings need a quiet machine; torch is installed for comparison only.
+bench: .venv/.bench
+	$(BIN)/python experiments/bench/objectives.py
+
+.venv/bin/pip:
+	$(PYTHON) -c 'import sys; sys.exit(None if sys.version_info >= (3, 11) else "privjax needs Python 3.11 or newer: make PYTHON=python3.11 ...")'
+	$(PYTHON) -m venv .venv
+
+.venv/.demo: .venv/bin/pip pyproject.toml
+	$(BIN)/pip install --quiet --editable .
+	touch $@
+
+.venv/.dev: .venv/bin/pip pyproject.toml
+	$(BIN)/pip install --quiet --editable '.[dev]'
+	touch $@
+
+.venv/.bench: .venv/bin/pip pyproject.toml
+	$(BIN)/pip install --quiet --editable '.[bench,experiments]'
+	touch $@
+
+clean:
+	rm -rf .venv build dist *.egg-info

@@ -1,0 +1,131 @@
+"""Random Fourier features: the loss of given features exactly, and the kernel's as features grow."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import oracles
+import pytest
+
+import privjax
+
+TARGETS = {
+    "gaussian": (privjax.gaussian(1.5), oracles.gaussian(1.5)),
+    "mixture": (privjax.gaussian_mixture(), oracles.gaussian_mixture()),
+    "weighted": (
+        privjax.mixture(privjax.gaussian(1.0), privjax.gaussian(3.0), weights=[0.25, 0.75]),
+        oracles.mixture([oracles.gaussian(1.0), oracles.gaussian(3.0)], [0.25, 0.75]),
+    ),
+}
+every_kernel = pytest.mark.parametrize(("kernel", "pair"), TARGETS.values(), ids=TARGETS.keys())
+
+
+def problem(seed=0, n=18, d=3, classes=3):
+    rng = np.random.default_rng(seed)
+    labels = rng.permutation(np.arange(n) % classes)
+    return (rng.normal(size=(n, d)) + 0.7 * labels[:, None]).astype(np.float32), labels.astype(np.int32)
+
+
+def draw(kernel, count, seed=0, d=3):
+    return privjax.random_fourier_features(jax.random.key(seed), d, num_features=count, kernel=kernel)
+
+
+def test_the_loss_of_given_features():
+    z, labels = problem()
+    features = draw(privjax.gaussian(), 50)
+    want = oracles.rff_mmd(z, labels, 3, *features)
+    value = privjax.rff_mmd_loss(z, labels, features=features)
+    np.testing.assert_allclose(value, want, rtol=1e-5)
+    phases = np.asarray(features.phases) + 0.1  # sabotage: the same frequencies, other phases
+    with pytest.raises(AssertionError):
+        np.testing.assert_allclose(
+            value, oracles.rff_mmd(z, labels, 3, features.frequencies, phases), rtol=1e-4
+        )
+
+
+@every_kernel
+def test_inner_products_approach_the_kernel(kernel, pair):
+    z, _ = problem()
+    want = oracles.gram(z, pair).astype(float)
+    for count in (100, 10_000):
+        phi = np.asarray(draw(kernel, count)(jnp.asarray(z)))
+        assert phi.shape == (len(z), count)
+        # The mean of m terms of variance at most 1: five standard errors.
+        assert np.abs(phi @ phi.T - want).max() < 5 / count**0.5
+
+
+@every_kernel
+def test_loss_converges_to_the_exact_one(kernel, pair):
+    z, labels = problem()
+    exact = oracles.mmd(oracles.gram(z, pair), labels, 3)
+
+    def error(count):
+        draws = [privjax.rff_mmd_loss(z, labels, features=draw(kernel, count, seed)) for seed in range(6)]
+        return np.sqrt(np.mean((np.array(draws) - exact) ** 2))
+
+    assert error(16_000) < 0.02 * exact
+    assert error(16_000) < 0.35 * error(250)  # 1/8 in expectation
+
+
+def test_another_kernels_features_do_not_converge_to_it():
+    z, labels = problem()
+    exact = oracles.mmd(oracles.gram(z, oracles.gaussian_mixture()), labels, 3)
+    value = privjax.rff_mmd_loss(z, labels, features=draw(privjax.gaussian(1.0), 16_000))
+    assert abs(value - exact) > 0.1 * exact
+
+
+def test_defaults_are_the_papers():
+    features = privjax.random_fourier_features(jax.random.key(0), 5)
+    assert features.frequencies.shape == (5, 1000)
+    assert features.phases.shape == (1000,)
+    spread = np.asarray(features.frequencies).std()
+    np.testing.assert_allclose(spread, 1.0, rtol=0.05)
+
+
+def test_shares_of_a_mixture_are_those_of_its_weights():
+    features = draw(privjax.gaussian_mixture((1e-3, 1e3)), 11, d=200)
+    wide = np.asarray(features.frequencies).std(0) > 1
+    assert wide.sum() in (5, 6)
+    features = draw(
+        privjax.mixture(privjax.gaussian(1e-3), privjax.gaussian(1e3), weights=[0.2, 0.8]), 50, d=200
+    )
+    assert (np.asarray(features.frequencies).std(0) > 1).sum() == 10
+
+
+def test_same_key_same_features():
+    a, b, c = (draw(privjax.gaussian(), 20, seed) for seed in (1, 1, 2))
+    np.testing.assert_array_equal(a.frequencies, b.frequencies)
+    assert np.abs(np.asarray(a.frequencies) - np.asarray(c.frequencies)).max() > 0.1
+
+
+def test_features_get_no_gradient():
+    z, labels = problem()
+    features = draw(privjax.gaussian(), 20)
+    slope = jax.grad(lambda f: privjax.rff_mmd_loss(z, labels, features=f, num_classes=3))(features)
+    assert not any(np.asarray(leaf).any() for leaf in jax.tree.leaves(slope))
+
+
+@pytest.mark.parametrize("scale", [1e-6, 1e-3])
+@pytest.mark.parametrize("shift", [0.0, 3.0])
+def test_close_rows_keep_their_digits(scale, shift):
+    z, labels = problem()
+    z = (scale * z + shift).astype(np.float32)
+    features = draw(privjax.gaussian_mixture(), 60)
+    want = oracles.rff_mmd(z, labels, 3, *features)
+    np.testing.assert_allclose(privjax.rff_mmd_loss(z, labels, features=features), want, rtol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("call", "name"),
+    [
+        (lambda: draw(privjax.laplacian(), 10), "kernel"),
+        (lambda: draw(privjax.median_gaussian(), 10), "kernel"),
+        (lambda: draw(privjax.mixture(privjax.gaussian(), weights=[2.0]), 10), "kernel"),
+        (lambda: draw(privjax.gaussian(), 0), "num_features"),
+        (lambda: draw(privjax.gaussian(), 10, d=0), "dim"),
+        (lambda: privjax.rff_mmd_loss(*problem(), features=None), "features"),
+        (lambda: privjax.rff_mmd_loss(*problem(), features=draw(privjax.gaussian(), 10, d=4)), "features"),
+    ],
+)
+def test_bad_arguments_are_named(call, name):
+    with pytest.raises((TypeError, ValueError), match=name):
+        call()

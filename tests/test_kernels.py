@@ -1,0 +1,249 @@
+"""Kernels against their formulas, one pair of rows at a time."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import oracles
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import privjax
+from privjax import kernels
+
+LADDER = (1.0, 2.0, 4.0, 8.0, 16.0)
+EPS = float(np.finfo(np.float32).eps)
+
+PAIRS = {
+    "gaussian": (privjax.gaussian(1.5), oracles.gaussian(1.5)),
+    "gaussian_array": (privjax.gaussian(np.float32(1.5)), oracles.gaussian(1.5)),
+    "ladder": (privjax.gaussian_mixture(), oracles.gaussian_mixture(LADDER)),
+    "ladder_unsorted": (privjax.gaussian_mixture((4, 1, 0.5)), oracles.gaussian_mixture((4, 1, 0.5))),
+    "ladder_repeated": (privjax.gaussian_mixture((2, 2, 1)), oracles.gaussian_mixture((2, 2, 1))),
+    "no_ladder": (privjax.gaussian_mixture((1, 3, 5)), oracles.gaussian_mixture((1, 3, 5))),
+    "far_ladder": (privjax.gaussian_mixture((1, 32)), oracles.gaussian_mixture((1, 32))),
+    "laplacian": (privjax.laplacian(2.5), oracles.laplacian(2.5)),
+    "polynomial": (privjax.polynomial(4, gamma=0.3), oracles.polynomial(4, 0.3)),
+    "linear": (privjax.polynomial(1), oracles.polynomial(1)),
+    "mixture": (
+        privjax.mixture(
+            privjax.gaussian_mixture((1, 2)),
+            privjax.laplacian(),
+            privjax.polynomial(2),
+            weights=[0.5, 2, 0.1],
+        ),
+        oracles.mixture(
+            [oracles.gaussian_mixture((1, 2)), oracles.laplacian(1), oracles.polynomial(2)], [0.5, 2, 0.1]
+        ),
+    ),
+}
+every_kernel = pytest.mark.parametrize(("kernel", "pair"), PAIRS.values(), ids=PAIRS.keys())
+
+
+def rows(seed, n=7, d=3, scale=1.0):
+    return (scale * np.random.default_rng(seed).normal(size=(n, d))).astype(np.float32)
+
+
+@every_kernel
+@pytest.mark.parametrize("scale", [1e-3, 1.0, 30.0])
+def test_matrix_is_the_formula(kernel, pair, scale):
+    a, b = rows(0, scale=scale), rows(1, n=5, scale=scale)
+    want = np.array([[pair(x, y) for y in b.astype(oracles.WIDE)] for x in a.astype(oracles.WIDE)], float)
+    np.testing.assert_allclose(kernel(a, b), want, rtol=2e-5, atol=2e-6)
+    np.testing.assert_allclose(kernel(a), oracles.gram(a, pair).astype(float), rtol=2e-5, atol=2e-6)
+
+
+@every_kernel
+def test_the_formula_has_to_be_this_one(kernel, pair):
+    a = rows(0)
+    off = oracles.gram(1.001 * a.astype(float), pair).astype(float)
+    with pytest.raises(AssertionError):
+        np.testing.assert_allclose(kernel(a), off, rtol=2e-5, atol=2e-6)
+
+
+@every_kernel
+def test_float64(kernel, pair):
+    with jax.enable_x64(True):
+        a = rows(0).astype(np.float64)
+        np.testing.assert_allclose(kernel(a), oracles.gram(a, pair).astype(float), rtol=1e-12, atol=1e-14)
+
+
+def test_value_less_its_zero_keeps_its_digits():
+    """k - 1 to a few units in the last place over twenty decades of distance: expm1, up the ladder too."""
+    radial, _ = kernels.split(privjax.gaussian_mixture())
+    d2 = np.logspace(-14, 6, 400).astype(np.float32)
+    wide = d2.astype(oracles.WIDE)
+    want = sum(0.2 * np.expm1(-wide / (2 * s * s)) for s in LADDER).astype(float)
+    np.testing.assert_allclose(kernels.radial_value(radial, d2), want, rtol=40 * EPS)
+    fast = kernels.radial_value(radial, d2, expm1=kernels.expm1_negative)
+    np.testing.assert_allclose(fast, want, rtol=100 * EPS)
+    naive = sum(np.float32(0.2) * (np.exp(-d2 / np.float32(2 * s * s)) - 1) for s in LADDER)
+    with pytest.raises(AssertionError):
+        np.testing.assert_allclose(naive, want, rtol=100 * EPS)
+
+
+@settings(max_examples=300)
+@given(st.floats(-100, 0, width=32, allow_subnormal=False))
+def test_expm1_negative(x):
+    got, want = float(kernels.expm1_negative(jnp.float32(x))), np.expm1(x)
+    assert abs(got - want) <= 64 * EPS * abs(want)
+    assert -1 <= got <= 0
+
+
+def test_accurate_expm1_negative():
+    """Within two units in the last place everywhere, where XLA's own is not."""
+    x = -np.geomspace(1e-30, 100, 100_001).astype(np.float32)
+    want = np.expm1(x.astype(float))
+    error = lambda f: np.abs(np.asarray(jax.jit(f)(x), float) / want - 1).max()  # noqa: E731
+    assert error(kernels.accurate_expm1_negative) < 1.2 * EPS
+    assert error(jnp.expm1) > 1.2 * EPS
+    assert error(kernels.expm1_negative) > 10 * EPS
+
+
+@pytest.mark.parametrize("name", ["ladder", "laplacian", "no_ladder", "mixture"])
+def test_slopes_are_derivatives(name):
+    radial, dot = kernels.split(PAIRS[name][0])
+    with jax.enable_x64(True):
+        t = np.linspace(0.05, 9, 30)
+        numeric = (kernels.radial_value(radial, t + 1e-6) - kernels.radial_value(radial, t - 1e-6)) / 2e-6
+        np.testing.assert_allclose(
+            kernels.radial_slope(radial, jnp.asarray(t)), numeric, rtol=1e-6, atol=1e-9
+        )
+        if dot:
+            numeric = (kernels.dot_value(dot, t + 1e-6) - kernels.dot_value(dot, t - 1e-6)) / 2e-6
+            np.testing.assert_allclose(kernels.dot_slope(dot, jnp.asarray(t)), numeric, rtol=1e-6)
+
+
+@pytest.mark.parametrize("width", [1, 3, 64, 65, 100])
+def test_squared_distances_far_from_the_origin(width):
+    a = rows(0, d=width) + np.float32(1000)
+    wide = a.astype(oracles.WIDE)
+    want = ((wide[:, None] - wide[None]) ** 2).sum(-1).astype(float)
+    np.testing.assert_allclose(kernels.squared_distances(a, a), want, rtol=width * EPS)
+    assert not np.diagonal(kernels.squared_distances(a, a)).any()
+
+
+@pytest.mark.parametrize("width", [3, 16, 17, 40])
+@pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
+def test_equal_rows_are_at_distance_zero(width, scale):
+    a = np.repeat(rows(0, n=4, d=width, scale=scale), 3, axis=0)
+    a = a - a.mean(0)
+    d2 = np.asarray(kernels.fast_squared_distances(a, a))
+    same = np.arange(12)[:, None] // 3 == np.arange(12)[None] // 3
+    assert not d2[same].any()
+    assert (d2[~same] > 0).all()
+    wide = a.astype(oracles.WIDE)
+    want = ((wide[:, None] - wide[None]) ** 2).sum(-1).astype(float)
+    np.testing.assert_allclose(d2, want, rtol=1e-5)
+
+
+@pytest.mark.parametrize("width", [3, 40])
+def test_a_nan_row_has_nan_distances(width):
+    a = rows(0, d=width)
+    a[2, 1] = np.nan
+    for distances in (kernels.squared_distances, kernels.fast_squared_distances):
+        d2 = np.asarray(distances(a, a))
+        assert np.isnan(d2[2]).all()
+        assert np.isnan(d2).sum() == 2 * len(a) - 1
+
+
+class TestMedianBandwidth:
+    @pytest.mark.parametrize("n", [2, 3, 8, 9])
+    def test_is_the_median_of_pairs(self, n):
+        z = rows(n, n=n)
+        np.testing.assert_allclose(privjax.median_bandwidth(z), oracles.median_distance(z), rtol=1e-6)
+
+    def test_padding_changes_nothing(self):
+        for seed in range(10):
+            z, rng = rows(seed, n=12), np.random.default_rng(seed)
+            weights = (rng.random(12) < 0.6).astype(np.float32)
+            want = oracles.median_distance(z, weights > 0)
+            np.testing.assert_allclose(privjax.median_bandwidth(z, weights=weights), want, rtol=1e-6)
+            z[weights == 0] = np.nan
+            np.testing.assert_allclose(privjax.median_bandwidth(z, weights=weights), want, rtol=1e-6)
+
+    def test_collapsed_and_single_rows_get_the_floor(self):
+        for z in (np.ones((6, 2), np.float32), np.ones((1, 2), np.float32)):
+            np.testing.assert_allclose(privjax.median_bandwidth(z), 1e-6)
+            np.testing.assert_allclose(privjax.median_bandwidth(z, floor=0.5), 0.5)
+        np.testing.assert_allclose(privjax.median_bandwidth(rows(0), weights=np.zeros(7)), 1e-6)
+
+    def test_a_subsample_is_near_the_whole(self):
+        z = rows(0, n=2000)
+        whole = privjax.median_bandwidth(z, max_rows=2000)
+        np.testing.assert_allclose(privjax.median_bandwidth(z), whole, rtol=0.05)
+        np.testing.assert_allclose(privjax.median_bandwidth(z, max_rows=50), whole, rtol=0.2)
+        sorted_rows = z[np.argsort(z[:, 0])]  # evenly spaced rows, not the first ones
+        np.testing.assert_allclose(privjax.median_bandwidth(sorted_rows), whole, rtol=0.05)
+
+    def test_subsample_of_a_padded_batch(self):
+        z, weights = rows(0, n=900), np.ones(900, np.float32)
+        weights[::2] = 0
+        want = privjax.median_bandwidth(z[1::2], max_rows=64)
+        np.testing.assert_allclose(privjax.median_bandwidth(z, weights=weights, max_rows=64), want, rtol=1e-6)
+
+    def test_constant_to_the_gradient(self):
+        assert not np.asarray(jax.grad(lambda z: privjax.median_bandwidth(z))(rows(0))).any()
+
+    def test_nan_stays(self):
+        z = rows(0)
+        z[3, 0] = np.nan
+        assert np.isnan(privjax.median_bandwidth(z))
+
+    def test_follows_the_scale_of_the_rows(self):
+        """A median kernel sees no units: the MMD is the same in metres and in millimetres."""
+        z, p = rows(0, n=10), np.arange(10) % 2
+        losses = [privjax.mmd_loss(s * z, p, kernel=privjax.median_gaussian()) for s in (0.01, 1, 1000)]
+        np.testing.assert_allclose(losses, losses[0], rtol=1e-4)
+
+
+def test_kernels_cross_jit_as_arguments():
+    """A bandwidth in an array is traced; a Python number is part of the program."""
+    z = rows(0)
+    traces = []
+
+    @jax.jit
+    def matrix(kernel, z):
+        traces.append(1)
+        return kernel(z)
+
+    for sigma in (1.0, 2.0, 3.0):
+        got = matrix(privjax.gaussian(jnp.float32(sigma)), z)
+        np.testing.assert_allclose(got, oracles.gram(z, oracles.gaussian(sigma)).astype(float), atol=1e-6)
+    assert len(traces) == 1
+    matrix(privjax.gaussian(1.0), z)
+    matrix(privjax.gaussian(2.0), z)
+    assert len(traces) == 3
+    leaves, tree = jax.tree.flatten(PAIRS["mixture"][0])
+    np.testing.assert_array_equal(jax.tree.unflatten(tree, leaves)(z), PAIRS["mixture"][0](z))
+
+
+def test_bandwidths_get_no_gradient():
+    z, p = rows(0, n=8), np.arange(8) % 2
+    slope = jax.grad(lambda s: privjax.mmd_loss(z, p, kernel=privjax.gaussian(s), num_classes=2))(1.0)
+    assert slope == 0
+
+
+@pytest.mark.parametrize(
+    ("make", "name"),
+    [
+        (lambda: privjax.gaussian_mixture(()), "bandwidths"),
+        (lambda: privjax.gaussian_mixture(2.0), "bandwidths"),
+        (lambda: privjax.gaussian_mixture(jnp.float32(2.0)), "bandwidths"),
+        (lambda: privjax.gaussian(jnp.ones(2)), "bandwidth"),
+        (lambda: privjax.gaussian(np.inf), "bandwidth"),
+        (lambda: privjax.gaussian("1"), "bandwidth"),
+        (lambda: privjax.gaussian(True), "bandwidth"),
+        (lambda: privjax.median_gaussian(()), "multiples"),
+        (lambda: privjax.polynomial(0), "order"),
+        (lambda: privjax.polynomial(2.5), "order"),
+        (lambda: privjax.polynomial(True), "order"),
+        (lambda: privjax.mixture(), "at least one kernel"),
+        (lambda: privjax.mixture(privjax.gaussian(), weights=[1, 2]), "weights"),
+        (lambda: privjax.gaussian()(np.ones((3, 2)), np.ones((3, 4))), "equal width"),
+        (lambda: privjax.gaussian()(np.ones(3)), "matri"),
+    ],
+)
+def test_bad_arguments_are_named(make, name):
+    with pytest.raises((ValueError, TypeError), match=name):
+        make()
