@@ -1,0 +1,155 @@
+"""Baselines against scipy, against their own constraints, and two-sided against attackers."""
+
+import numpy as np
+import pytest
+import scipy.linalg
+from sklearn.datasets import load_digits
+from sklearn.decomposition import PCA
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.linear_model import LogisticRegression
+
+from privjax import baselines
+
+
+@pytest.fixture(scope="module")
+def digits():
+    """Standardised digits; utility = parity, private = the digit."""
+    x, s = load_digits(return_X_y=True)
+    x = (x - x.mean(0)) / np.maximum(x.std(0), 1.0)
+    return x, s % 2, s
+
+
+def _scatter(x):
+    centred = x - x.mean(0)
+    return centred, centred.T @ centred
+
+
+@pytest.mark.parametrize("privacy_weight", [0.0, 0.5, 50.0])
+def test_duca_meets_its_constraint_and_scipys_eigenvalues(digits, privacy_weight):
+    x, y, s = digits
+    rho, rho_prime = 2.0, 0.1
+    encoder = baselines.duca(
+        x, y, s, num_features=7, privacy_weight=privacy_weight, rho=rho, rho_prime=rho_prime
+    )
+    w = encoder.weights
+    assert w is not None
+    centred, scatter = _scatter(x)
+    metric = scatter + rho * np.eye(64)
+    np.testing.assert_allclose(w.T @ metric @ w, np.eye(7), atol=1e-9)
+    utility, private = centred.T @ np.eye(2)[y], centred.T @ np.eye(10)[s]
+    gain = utility @ utility.T - rho_prime * np.eye(64) - privacy_weight * private @ private.T
+    best = scipy.linalg.eigh(gain, metric, eigvals_only=True)[::-1][:7]
+    np.testing.assert_allclose(np.diag(w.T @ gain @ w), best, rtol=1e-8, atol=1e-8)
+    np.testing.assert_allclose(np.trace(w.T @ gain @ w), best.sum(), rtol=1e-8)
+
+
+def test_duca_without_privacy_separates_and_with_privacy_hides_linearly(digits):
+    x, y, s = digits
+    settings = dict(num_features=5, rho=1.0)
+    open_, closed = (baselines.duca(x, y, s, privacy_weight=w, **settings)(x) for w in (0.0, 100.0))
+    lda = LinearDiscriminantAnalysis
+    assert lda().fit(open_, y).score(open_, y) > 0.85
+    assert lda().fit(closed, s).score(closed, s) < lda().fit(open_, s).score(open_, s)
+
+
+def test_linear_erasure_leaves_nothing_linear_and_was_needed(digits):
+    x, y, s = digits
+    z = baselines.linear_erasure(x, s)(x)
+    assert z.shape == x.shape
+    means = np.stack([z[s == digit].mean(0) for digit in range(10)])
+    np.testing.assert_allclose(means, np.tile(z.mean(0), (10, 1)), atol=1e-5)
+    attack = LogisticRegression(max_iter=200)
+    majority = np.bincount(s).max() / len(s)
+    assert attack.fit(x, s).score(x, s) > 0.95
+    assert attack.fit(z, s).score(z, s) < majority + 0.02
+    # It is linear information only: a forest still finds the digit.
+    forest = RandomForestClassifier(50, random_state=0)
+    assert forest.fit(z[::2], s[::2]).score(z[1::2], s[1::2]) > 0.5
+
+
+def test_linear_erasure_moves_x_less_than_dropping_the_class_directions(digits):
+    x, _, s = digits
+    z = baselines.linear_erasure(x, s)(x)
+    centred = x - x.mean(0)
+    means = np.stack([centred[s == digit].mean(0) for digit in range(10)])
+    basis = np.linalg.svd(means, full_matrices=False)[2][:9]
+    assert ((z - x) ** 2).sum() <= ((centred @ basis.T @ basis) ** 2).sum()
+
+
+def test_linear_erasure_keeps_constant_features(digits):
+    x, _, s = digits
+    x = np.concatenate([x, np.full((len(x), 1), 3.0)], 1)
+    np.testing.assert_allclose(baselines.linear_erasure(x, s)(x)[:, -1], 3.0, atol=1e-6)
+
+
+def test_pca_equals_scikit_learn_up_to_signs(digits):
+    x, _, _ = digits
+    ours, theirs = baselines.pca(x, num_features=6)(x), PCA(6).fit_transform(x)
+    np.testing.assert_allclose(np.abs(ours), np.abs(theirs), atol=1e-4)
+
+
+def test_random_projection_is_orthonormal_and_seeded(digits):
+    x, _, _ = digits
+    first, again, other = (baselines.random_projection(x, num_features=6, seed=seed) for seed in (0, 0, 1))
+    w = first.weights
+    assert w is not None
+    np.testing.assert_allclose(w.T @ w, np.eye(6), atol=1e-12)
+    np.testing.assert_array_equal(w, again.weights)
+    assert not np.allclose(w, other.weights)
+
+
+def test_raw_is_the_identity_and_flattens():
+    x = np.arange(24.0).reshape(2, 3, 4)
+    np.testing.assert_array_equal(baselines.raw()(x), x.reshape(2, 12))
+
+
+def test_every_encoder_has_the_same_call(digits):
+    x, y, s = digits
+    for encoder, width in (
+        (baselines.raw(), 64),
+        (baselines.pca(x, num_features=4), 4),
+        (baselines.random_projection(x, num_features=4), 4),
+        (baselines.duca(x, y, s, num_features=4, privacy_weight=1.0), 4),
+        (baselines.linear_erasure(x, s), 64),
+    ):
+        z = encoder(x[:3])
+        assert z.shape == (3, width)
+        assert z.dtype == np.float32
+
+
+def test_duca_mmd_weight_trades_utility_for_privacy(digits):
+    x, y, s = digits
+    scores = {}
+    for weight in (0.0, 1000.0):
+        z = baselines.duca_mmd(x, y, s, num_features=10, privacy_weight=weight, num_epochs=80)(x)
+        forest = RandomForestClassifier(50, random_state=0)
+        scores[weight] = [forest.fit(z[::2], t[::2]).score(z[1::2], t[1::2]) for t in (y, s)]
+    assert scores[0.0][0] > 0.9
+    assert scores[0.0][1] > 0.7
+    assert scores[1000.0][1] < scores[0.0][1] - 0.2
+
+
+def test_duca_mmd_same_seed_same_weights(digits):
+    x, y, s = digits
+    a, b = (
+        baselines.duca_mmd(x, y, s, num_features=3, privacy_weight=1.0, num_epochs=2, seed=5)
+        for _ in range(2)
+    )
+    np.testing.assert_array_equal(a.weights, b.weights)
+
+
+def test_clear_errors():
+    x, s = np.ones((4, 3)), np.zeros(4, int)
+    with pytest.raises(ValueError, match="num_features must be between 1 and 3"):
+        baselines.pca(x, num_features=4)
+    with pytest.raises(ValueError, match="x must be finite"):
+        baselines.pca(np.full((4, 3), np.nan), num_features=2)
+    with pytest.raises(ValueError, match="p must have one row"):
+        baselines.linear_erasure(x, s[:2])
+    with pytest.raises(TypeError, match="p must be integer labels"):
+        baselines.linear_erasure(x, s + 0.5)
+    with pytest.raises(ValueError, match="rho must be positive"):
+        baselines.duca(x, s, s, num_features=2, privacy_weight=1.0, rho=0.0)
+    with pytest.raises(TypeError, match="MMD compares groups"):
+        baselines.duca_mmd(x, s, s + 0.5, num_features=2, privacy_weight=1.0)

@@ -1,0 +1,80 @@
+"""The blocked convolution against XLA's own and against loops that read like the definition."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from privjax.convolution import convolve_and_pool
+
+
+def _loops(x, kernel):
+    n, h, w, _ = x.shape
+    padded = np.pad(x, ((0, 0), (1, 1), (1, 1), (0, 0)))
+    y = np.zeros((n, h, w, kernel.shape[-1]))
+    for i in range(h):
+        for j in range(w):
+            y[:, i, j] = np.tensordot(padded[:, i : i + 3, j : j + 3], kernel, 3)
+    return np.stack(
+        [
+            [y[:, 2 * i : 2 * i + 2, 2 * j : 2 * j + 2].max((1, 2)) for j in range(w // 2)]
+            for i in range(h // 2)
+        ]
+    ).transpose(2, 0, 1, 3)
+
+
+@pytest.mark.parametrize("implementation", ["native", "blocked"])
+@pytest.mark.parametrize("shape", [(3, 6, 6, 2), (2, 5, 7, 1)])
+def test_equals_the_definition(implementation, shape):
+    rng = np.random.default_rng(0)
+    x, kernel = rng.normal(size=shape), rng.normal(size=(3, 3, shape[-1], 4))
+    got = convolve_and_pool(
+        jnp.asarray(x, jnp.float32), jnp.asarray(kernel, jnp.float32), implementation=implementation
+    )
+    np.testing.assert_allclose(got, _loops(x, kernel), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("n", [1, 37, 100])
+def test_both_implementations_have_the_same_gradients(n):
+    rng = np.random.default_rng(1)
+    x = jnp.asarray(rng.normal(size=(n, 16, 15, 8)), jnp.float32)
+    kernel = jnp.asarray(rng.normal(size=(3, 3, 8, 16)), jnp.float32)
+    g = jnp.asarray(rng.normal(size=(n, 8, 7, 16)), jnp.float32)
+
+    def gradients(implementation):
+        def loss(x, kernel):
+            return jnp.vdot(convolve_and_pool(x, kernel, implementation=implementation), g)
+
+        return jax.jit(jax.grad(loss, (0, 1)))(x, kernel)
+
+    for native, blocked in zip(gradients("native"), gradients("blocked"), strict=True):
+        # Sums of n * 56 products of size 1 in another order.
+        np.testing.assert_allclose(native, blocked, rtol=1e-4, atol=3e-3)
+
+
+def test_of_equal_pixels_both_send_the_gradient_to_the_first():
+    x = jnp.ones((2, 8, 8, 3))  # all patches inside are equal, so every pool inside is a tie
+    kernel = jnp.ones((3, 3, 3, 2)) * jnp.array([1.0, -1.0])
+
+    def gradient(implementation):
+        return jax.grad(lambda x: convolve_and_pool(x, kernel, implementation=implementation).sum())(x)
+
+    np.testing.assert_array_equal(gradient("native"), gradient("blocked"))
+
+
+def test_vmap_equals_a_loop():
+    rng = np.random.default_rng(2)
+    x = jnp.asarray(rng.normal(size=(5, 8, 8, 1)), jnp.float32)
+    kernels = jnp.asarray(rng.normal(size=(3, 3, 3, 1, 4)), jnp.float32)
+
+    def gradient(kernel):
+        return jax.grad(lambda k: (convolve_and_pool(x, k, implementation="blocked") ** 2).sum())(kernel)
+
+    np.testing.assert_allclose(
+        jax.vmap(gradient)(kernels), jnp.stack([gradient(k) for k in kernels]), rtol=1e-4, atol=1e-3
+    )
+
+
+def test_unknown_implementation_is_refused():
+    with pytest.raises(ValueError, match="implementation must be"):
+        convolve_and_pool(jnp.ones((1, 4, 4, 1)), jnp.ones((3, 3, 1, 1)), implementation="fft")

@@ -1,0 +1,153 @@
+"""Algorithm 1 as one gradient: each network gets the gradient of its own loss alone."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from privjax.networks import nn_networks, scnn_networks
+from privjax.train import Batch, Losses, make_data, make_objective, total_loss
+
+WEIGHT = 0.7
+OBJECTIVES = ("mmd", "rff_mmd", "kdi", "wdn", "lsdn")
+
+
+def _problem(name, *, image=False):
+    rng = np.random.default_rng(0)
+    n = 40
+    x = rng.normal(size=(n, 64))
+    data, task = make_data(x, rng.integers(0, 3, n), rng.integers(0, 4, n))
+    if image:
+        networks = scnn_networks(
+            (8, 8, 1),
+            num_outputs=3,
+            num_private=4,
+            num_features=5,
+            private_filters=4,
+            public_filters=6,
+            public_widths=(8,),
+            discriminator_widths=(8,),
+        )
+    else:
+        networks = nn_networks(
+            64,
+            num_outputs=3,
+            num_private=4,
+            private_widths=(9, 5),
+            public_widths=(8,),
+            discriminator_widths=(8,),
+        )
+    objective = make_objective(name)
+    params = networks.init(jax.random.key(1))
+    # Off its start: an orthonormal W has no gradient of L_O.
+    params = jax.tree.map(lambda a: a + 0.05 * jnp.sin(jnp.arange(a.size).reshape(a.shape)), params)
+    settings = dict(networks=networks, objective=objective, task=task, key=jax.random.key(2))
+    if objective.draw is not None:
+        settings["constants"] = objective.draw(jax.random.key(3), 5)
+    batch = Batch(data.x, data.y, data.p, None)
+
+    def parts(params, weight=WEIGHT, **others):
+        return total_loss(
+            params,
+            batch,
+            privacy_weight=weight,
+            private_dropout=0.2,
+            public_dropout=0.5,
+            **{**settings, **others},
+        )
+
+    return params, parts
+
+
+@functools.cache
+def _gradients(name, image):
+    """The gradient of the sum, and that of each part of it, in all parameters."""
+    params, parts = _problem(name, image=image)
+
+    def of(part):
+        return jax.grad(lambda params: getattr(parts(params)[1], part))
+
+    @jax.jit
+    def all_of_them(params):
+        (total, losses), gradient = jax.value_and_grad(parts, has_aux=True)(params)
+        return total, losses, gradient, {part: of(part)(params) for part in Losses._fields}
+
+    return all_of_them(params)
+
+
+def _assert_equal(got, expected):
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6), got, expected)
+
+
+def _size(gradient):
+    return sum(float(jnp.abs(a).sum()) for a in jax.tree.leaves(gradient))
+
+
+@pytest.mark.parametrize(
+    ("name", "image"), [*((name, True) for name in OBJECTIVES), ("mmd", False), ("wdn", False)]
+)
+def test_each_block_is_the_gradient_of_its_own_loss(name, image):
+    total, losses, got, of = _gradients(name, image)
+    np.testing.assert_allclose(total, losses.objective + losses.discriminator, rtol=1e-6)
+    np.testing.assert_allclose(
+        losses.objective,
+        losses.utility + WEIGHT * losses.privacy + 10 * losses.orthonormality,
+        rtol=1e-6,
+    )
+    _assert_equal(got["private"], of["objective"]["private"])
+    _assert_equal(got["public"], of["utility"]["public"])
+    _assert_equal(got["discriminator"], of["discriminator"]["discriminator"])
+    assert _size(got["private"]) > 0
+    assert _size(got["public"]) > 0
+    assert (_size(got["discriminator"]) > 0) == (name in ("wdn", "lsdn"))
+
+
+@pytest.mark.parametrize("name", OBJECTIVES)
+def test_each_loss_is_exactly_blind_to_the_other_networks(name):
+    _, _, _, of = _gradients(name, True)
+    assert _size(of["privacy"]["private"]) > 0
+    assert _size([of["privacy"]["public"], of["privacy"]["discriminator"]]) == 0.0
+    assert _size(of["utility"]["discriminator"]) == 0.0
+    assert _size([of["discriminator"]["private"], of["discriminator"]["public"]]) == 0.0
+    assert _size(of["orthonormality"]["private"]["projection"]["w"]) > 0
+    assert _size([of["orthonormality"]["public"], of["orthonormality"]["discriminator"]]) == 0.0
+
+
+@pytest.mark.parametrize("name", ["wdn", "lsdn"])
+def test_without_stopping_the_gradient_the_blocks_would_mix(name, monkeypatch):
+    """The sabotaged twin of the two tests above."""
+    params, parts = _problem(name)
+    right = jax.jit(jax.grad(lambda params: parts(params)[0]))(params)
+    monkeypatch.setattr("privjax.train.loss.lax.stop_gradient", lambda value: value)
+    wrong = jax.jit(jax.grad(lambda params: parts(params)[0]))(params)
+    for block in ("private", "discriminator"):
+        difference = jax.tree.map(jnp.subtract, right[block], wrong[block])
+        assert _size(difference) > 1e-2 * _size(right[block])
+
+
+def test_the_discriminator_sees_what_was_released():
+    """z with the dropout of this very step, not a clean copy of it."""
+    params, parts = _problem("lsdn")
+    clean, dropped = (
+        jax.jit(lambda params, key=key: parts(params, key=key)[1].discriminator)(params)
+        for key in (None, jax.random.key(2))
+    )
+    assert abs(dropped - clean) > 1e-5
+
+
+def test_the_tied_projection_learns_from_both_of_its_uses():
+    params, parts = _problem("mmd", image=True)
+    gradient = _gradients("mmd", True)[3]["utility"]["private"]["projection"]["w"]
+    w = params["private"]["projection"]["w"]
+    step = 1e-2 * jnp.sign(gradient) / w.size
+
+    @jax.jit
+    def utility(w):
+        projection = {**params["private"]["projection"], "w": w}
+        private = {**params["private"], "projection": projection}
+        return parts({**params, "private": private})[1].utility
+
+    slope = (utility(w + step) - utility(w - step)) / (2e-2 / w.size)
+    np.testing.assert_allclose(slope, jnp.abs(gradient).sum(), rtol=0.05)
