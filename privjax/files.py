@@ -1,0 +1,77 @@
+"""Files that survive a crash: a lock that dies with its process, writes that happen whole or not at all."""
+
+import contextlib
+import json
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+
+class Busy(RuntimeError):
+    """Another process holds the lock."""
+
+
+@contextlib.contextmanager
+def exclusive(path: Path, *, wait: bool = True) -> Iterator[None]:
+    """Holds a lock that the operating system takes back when the process dies, however it dies.
+
+    Args:
+      path: A file to lock; it is made, and it stays.
+      wait: Whether to wait for the lock; otherwise `Busy` is raised when it is taken.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a+b") as handle:
+        while not _acquired(handle):
+            if not wait:
+                raise Busy(f"{path} is locked by another process.")
+            time.sleep(0.1)
+        try:
+            yield
+        finally:
+            _release(handle)
+
+
+if os.name == "nt":  # pragma: no cover
+
+    def _acquired(handle) -> bool:
+        import msvcrt
+
+        with contextlib.suppress(OSError):
+            handle.seek(0)
+            msvcrt.locking(handle.fileno(), msvcrt.LK_NBLCK, 1)  # pyright: ignore
+            return True
+        return False
+
+    def _release(handle) -> None:
+        import msvcrt
+
+        handle.seek(0)
+        msvcrt.locking(handle.fileno(), msvcrt.LK_UNLCK, 1)  # pyright: ignore
+else:
+    import fcntl
+
+    def _acquired(handle) -> bool:
+        with contextlib.suppress(BlockingIOError):
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        return False
+
+    def _release(handle) -> None:
+        fcntl.flock(handle, fcntl.LOCK_UN)
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Writes strict JSON (NaN and infinity are refused): the old file stays until the new one is whole."""
+    text = json.dumps(value, indent=1, allow_nan=False) + "\n"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        with part.open("w", encoding="utf-8") as handle:
+            handle.write(text)
+            handle.flush()
+            os.fsync(handle.fileno())
+        os.replace(part, path)
+    finally:
+        part.unlink(missing_ok=True)
