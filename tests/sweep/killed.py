@@ -1,0 +1,8 @@
+"""A sweep in a process of its own, to be killed: python killed.py WORKDIR."""
+
+import sys
+
+from small import small_sweep
+
+if __name__ == "__main__":
+    small_sweep(workdir=sys.argv[1], checkpoint_every=1, num_epochs=30)
