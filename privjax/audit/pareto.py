@@ -1,0 +1,208 @@
+"""Trade-off curves over audited points: mean and interval over seeds, the front, an operating point."""
+
+import json
+import math
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+
+class Mean(NamedTuple):
+    """A mean over seeds with its 95 % interval (Student's t), which one seed alone does not give."""
+
+    value: float
+    interval: tuple[float, float] | None
+    seeds: int
+
+
+class Point(NamedTuple):
+    """One weight of a method, over its seeds.
+
+    Attributes:
+      privacy_weight: lambda_P, or a dict of several.
+      utility: on test rows.
+      leakage: of the strongest of the paper's attackers, on test rows.
+      strongest: of the strongest of all attackers, on test rows.
+      validation_utility: on validation rows; None where there were none.
+      validation_leakage: the paper's attackers on validation rows; None where there were none.
+    """
+
+    privacy_weight: Any
+    utility: Mean
+    leakage: Mean
+    strongest: Mean
+    validation_utility: Mean | None
+    validation_leakage: Mean | None
+
+
+class Curve(NamedTuple):
+    """The trade-off of one method.
+
+    Attributes:
+      method: the objective.
+      points: by weight.
+      front: numbers of the points that no other point beats in both, by falling leakage.
+      left_out: points of the sweep that have no audit or no utility.
+    """
+
+    method: str
+    points: tuple[Point, ...]
+    front: tuple[int, ...]
+    left_out: int
+
+    def utility_at(self, leakage: float) -> float | None:
+        """The largest mean utility among points that leak at most so much; None where all leak more."""
+        kept = [p.utility.value for p in self.points if p.leakage.value <= leakage]
+        return max(kept, default=None)
+
+    def operating_point(self, *, leakage: float | None = None) -> int | None:
+        """The number of the point to use, chosen on validation rows alone.
+
+        Args:
+          leakage: the most that may leak: the point of the largest utility that keeps to it. When None,
+            the point with the largest utility minus leakage.
+
+        Returns:
+          Its number in `points`; None where no point keeps to it, or nothing was validated.
+        """
+        best, chosen = -math.inf, None
+        for i, point in enumerate(self.points):
+            utility, leaks = point.validation_utility, point.validation_leakage
+            if utility is None or leaks is None or (leakage is not None and leaks.value > leakage):
+                continue
+            worth = utility.value - (leaks.value if leakage is None else 0.0)
+            if worth > best:
+                best, chosen = worth, i
+        return chosen
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values."""
+        return {
+            "method": self.method,
+            "points": [
+                {key: v._asdict() if isinstance(v, Mean) else v for key, v in point._asdict().items()}
+                for point in self.points
+            ],
+            "front": list(self.front),
+            "operating_point": self.operating_point(),
+            "left_out": self.left_out,
+        }
+
+
+def pareto(
+    results: Mapping[str, Any] | str | os.PathLike | Sequence[Mapping[str, Any] | str | os.PathLike],
+    *,
+    attribute: str | None = None,
+) -> dict[str, Curve]:
+    """The trade-off curve of each method in audited results.
+
+    Args:
+      results: of `audit_sweep` or `load_results`, or a sweep's folder; or a list of those.
+      attribute: which private variable leaks; needed where there are several.
+
+    Returns:
+      A `Curve` for each method, by the name of its objective.
+    """
+    if isinstance(results, (Mapping, str, os.PathLike)):
+        results = [results]
+    groups: dict[str, dict[str, list[dict[str, Any]]]] = {}
+    left_out: dict[str, int] = {}
+    for one in results:
+        for member in _content(one)["members"]:
+            method = str(member["objective"])
+            groups.setdefault(method, {})
+            left_out.setdefault(method, 0)
+            row = _row(member, attribute)
+            if row is None:
+                left_out[method] += 1
+            else:
+                key = json.dumps(member["privacy_weight"], sort_keys=True)
+                groups[method].setdefault(key, []).append(row)
+    curves = {}
+    for method, by_weight in groups.items():
+        points = sorted((_point(rows) for rows in by_weight.values()), key=_size)
+        curves[method] = Curve(method, tuple(points), front(points), left_out[method])
+    return curves
+
+
+def front(points: Sequence[Point]) -> tuple[int, ...]:
+    """Numbers of the points that no other equals or beats in utility and leakage, by falling leakage."""
+    order = sorted(range(len(points)), key=lambda i: (points[i].leakage.value, -points[i].utility.value))
+    best, kept = -math.inf, []
+    for i in order:
+        if points[i].utility.value > best:
+            best = points[i].utility.value
+            kept.append(i)
+    return tuple(reversed(kept))
+
+
+def _content(results: Mapping[str, Any] | str | os.PathLike) -> Mapping[str, Any]:
+    if isinstance(results, Mapping):
+        return results
+    return json.loads((Path(results) / "results.json").read_text(encoding="utf-8"))
+
+
+def _row(member: Mapping[str, Any], attribute: str | None) -> dict[str, Any] | None:
+    """The numbers of one member; None where it has no audit or no utility."""
+    audit, utility = member.get("audit"), member.get("utility") or {}
+    if not audit or utility.get("test") is None:
+        return None
+    attributes = audit["attributes"]
+    if attribute is None:
+        if len(attributes) > 1:
+            raise ValueError(f"attribute must be one of {', '.join(attributes)}: several were audited.")
+        attribute = next(iter(attributes))
+    if attribute not in attributes:
+        raise ValueError(f"attribute must be one of {', '.join(attributes)}, got {attribute!r}.")
+    found = attributes[attribute]
+    score = "accuracy" if found["kind"] == "discrete" else "r2"
+    leakage = found[f"adversary_{score}"]
+    strongest = (found["strongest"] or {}).get(score)
+    if leakage is None:  # none of the paper's attackers was asked for
+        leakage = strongest
+    if leakage is None:
+        return None
+    validation = found["validation"]
+    held_out = validation["adversary"]
+    if held_out is None:
+        held_out = (validation["strongest"] or {}).get(score)
+    return {
+        "weight": member["privacy_weight"],
+        "utility": utility["test"],
+        "leakage": leakage,
+        "strongest": strongest,
+        "validation_utility": utility.get("validation"),
+        "validation_leakage": held_out,
+    }
+
+
+def _point(rows: list[dict[str, Any]]) -> Point:
+    def mean(name: str) -> Mean | None:
+        values = [row[name] for row in rows]
+        return None if any(value is None for value in values) else mean_over_seeds(values)
+
+    utility, leakage, strongest = mean("utility"), mean("leakage"), mean("strongest")
+    assert utility is not None
+    assert leakage is not None
+    assert strongest is not None
+    held_out = mean("validation_utility"), mean("validation_leakage")
+    return Point(rows[0]["weight"], utility, leakage, strongest, *held_out)
+
+
+def mean_over_seeds(values: Sequence[float]) -> Mean:
+    """The mean and its interval by Student's t, as seeds are few."""
+    from scipy.stats import t
+
+    mean, count = float(np.mean(values)), len(values)
+    if count < 2:
+        return Mean(mean, None, count)
+    half = float(t.ppf(0.975, count - 1) * np.std(values, ddof=1) / math.sqrt(count))
+    return Mean(mean, (mean - half, mean + half), count)
+
+
+def _size(point: Point) -> tuple:
+    weight = point.privacy_weight
+    return tuple(weight[key] for key in sorted(weight)) if isinstance(weight, Mapping) else (weight,)

@@ -1,0 +1,237 @@
+"""The audit of every point of a sweep: resumable, through joblib, the same on any number of workers."""
+
+import hashlib
+import json
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from privjax.audit.adversaries import Adversaries, choose
+from privjax.audit.attack import Attack, attack, attack_many
+from privjax.audit.inputs import Problem, make_problem
+from privjax.audit.network import WIDTHS, sweep_lanes
+from privjax.audit.progress import counter
+from privjax.audit.report import strict
+from privjax.audit.run import assemble, plan, quiet
+
+if TYPE_CHECKING:
+    from privjax.datasets import Dataset
+
+VERSION = 1  # of what an audit computes: a point audited by another version is audited again
+
+
+def audit_sweep(
+    workdir: str | os.PathLike,
+    data: "Dataset | str | Callable[[int], Dataset] | None" = None,
+    *,
+    points: Sequence[int] | None = None,
+    adversaries: Adversaries = "all",
+    network_widths: Sequence[int] | None = None,
+    networks: Any = None,
+    seed: int = 0,
+    n_jobs: int | None = -1,
+    progress: str | None = None,
+) -> dict[str, Any]:
+    """Audits the points of a sweep and adds an `audit` to each member in its `results.json`.
+
+    Every report is written to `audit/point-<k>.json` as soon as it is done. The same call, made again
+    after an interruption, goes on with the points that are left. Network attackers are trained here,
+    several points in a call; the others run point by point through joblib, so that
+    `joblib.parallel_config(backend=...)` puts them on a cluster.
+
+    Args:
+      workdir: the sweep's folder.
+      data: what the sweep was trained on: a data set, a name, or a function of the seed; loaded by the name
+        in `results.json` when None. It is checked against the hash that the sweep has kept.
+      points: which ones; all when None.
+      adversaries: as for `audit`.
+      network_widths: hidden widths of the network attacker; those of the sweep's discriminator when None.
+      networks: the sweep's networks, when they are your own.
+      seed: of the audit.
+      n_jobs: points at a time, as in joblib. An RBF SVM on n rows takes about 16 n^2 bytes.
+      progress: "bar", "log", "off", or None for a bar on a terminal and nothing elsewhere.
+
+    Returns:
+      The results with the audits, as in `results.json`.
+    """
+    from joblib import Parallel, delayed
+
+    from privjax.files import exclusive, write_json
+    from privjax.sweep import load_results
+
+    folder = Path(workdir)
+    results = load_results(folder)
+    members = _members(results, points)
+    if network_widths is None:
+        network_widths = _discriminator_widths(results)
+    names = [
+        [a._replace(fit=None) for a in choose(adversaries, discrete=kind, network_widths=network_widths)]
+        for kind in (True, False)
+    ]
+    settings = {"version": VERSION, "seed": seed, "adversaries": repr((adversaries, names))}
+    prints = {member["point"]: _fingerprint(settings, member) for member in members}
+    with exclusive(folder / "audit" / ".lock", wait=False):
+        left = [m for m in members if _read(folder, m["point"], prints[m["point"]]) is None]
+        show = counter(progress, len(members), len(members) - len(left))
+        released = _releases(folder, left, _loader(data, results), networks)
+        waiting: dict[int, tuple[Problem, list, dict[int, Attack], float]] = {}
+
+        def jobs() -> Iterator[Any]:
+            for point, problem, todo, found, start in _with_networks(
+                released, adversaries, network_widths, seed=seed, lanes=sweep_lanes(len(results["members"]))
+            ):
+                waiting[point] = (problem, todo, found, start)
+                away = [(i, *todo[i]) for i in range(len(todo)) if i not in found]
+                yield delayed(_attack_point)(point, problem, away, seed)
+
+        with quiet():
+            finished = Parallel(n_jobs=n_jobs, return_as="generator_unordered", pre_dispatch="n_jobs")(jobs())
+            for point, attacks in finished:  # pyright: ignore
+                problem, todo, found, start = waiting.pop(point)
+                found.update(attacks)
+                report = assemble(
+                    problem, [(todo[i][0], found[i]) for i in range(len(todo))], seed=seed, start=start
+                )
+                content = {"point": point, "fingerprint": prints[point], "audit": report.to_dict()}
+                write_json(_path(folder, point), strict(content))
+                show(f"point {point}")
+        return _merge(folder, prints)
+
+
+def _members(results: dict[str, Any], points: Sequence[int] | None) -> list[dict[str, Any]]:
+    members = results["members"]
+    known = [member["point"] for member in members]
+    unknown = [] if points is None else [point for point in points if point not in known]
+    if unknown:
+        raise ValueError(f"points must be among those of the sweep ({len(known)} of them), got {unknown[0]}.")
+    return [member for member in members if points is None or member["point"] in points]
+
+
+def _discriminator_widths(results: dict[str, Any]) -> tuple[int, ...]:
+    networks = (results.get("config") or {}).get("networks") or {}
+    return tuple(networks.get("discriminator_widths") or WIDTHS)
+
+
+def _loader(data: Any, results: dict[str, Any]) -> Callable[[dict[str, Any]], Any]:
+    """What gives a member its data set, which must be the one it was trained on."""
+    from privjax import datasets
+
+    name = results["data"]["name"]
+    named = data if isinstance(data, str) else name
+    if data is None and name not in datasets.names():
+        raise ValueError(f"data must be given: {name!r} is no data set that can be loaded by its name.")
+
+    def candidates(seed: int) -> Iterator[Any]:
+        if data is None or isinstance(data, str):
+            # By the member's seed, or one split for every seed: that of the default.
+            for s in dict.fromkeys((seed, 0)):
+                yield datasets.load(named, seed=s)
+        else:
+            yield data(seed) if callable(data) else data
+
+    kept: dict[str, Any] = {}
+
+    def load(member: dict[str, Any]) -> Any:
+        wanted = member.get("content_hash") or results["data"]["content_hash"]
+        if wanted not in kept:
+            kept.clear()  # members come seed by seed: one data set in memory is enough
+            for found in candidates(member["seed"]):
+                if found.content_hash == wanted:
+                    kept[wanted] = found
+                    break
+            else:
+                raise ValueError(
+                    f"data is not what point {member['point']} was trained on (its hash differs): "
+                    "pass the same data set, or the function of the seed that the sweep was given."
+                )
+        return kept[wanted]
+
+    return load
+
+
+def _releases(
+    folder: Path, members: list[dict[str, Any]], load: Callable[[dict[str, Any]], Any], networks: Any
+) -> Iterator[tuple[int, Problem, float]]:
+    """Each point's released rows, ready to be attacked."""
+    from privjax.sweep import load_encoder
+
+    own = {} if networks is None else {"networks": networks}
+    for member in members:
+        start = time.perf_counter()
+        dataset = load(member)
+        encoder = load_encoder(folder, member["point"], **own)
+        parts = {
+            part: dataset.part(part)
+            for part in ("train", "validation", "test")
+            if len(getattr(dataset.split, part))
+        }
+        problem = make_problem(
+            {name: encoder(part.x) for name, part in parts.items()},
+            {name: part.s for name, part in parts.items()},
+            {name: part.y for name, part in parts.items()},
+        )
+        yield member["point"], problem, start
+
+
+def _with_networks(
+    released: Iterator[tuple[int, Problem, float]],
+    adversaries: Adversaries,
+    widths: Sequence[int],
+    *,
+    seed: int,
+    lanes: int,
+) -> Iterator[tuple[int, Problem, list, dict[int, Attack], float]]:
+    """Trains the network attackers of some points at a time, all in one call."""
+    while group := [entry for _, entry in zip(range(lanes), released, strict=False)]:
+        plans = [plan(problem, adversaries, widths) for _, problem, _ in group]
+        found: list[dict[int, Attack]] = [{} for _ in group]
+        for i, (_, adversary) in enumerate(plans[0]):
+            if adversary.fit is None:
+                problems = [problem for _, problem, _ in group]
+                targets = [todo[i][0] for todo in plans]
+                attacks = attack_many(problems, targets, adversary, seed=seed, lanes=lanes)
+                for of_point, result in zip(found, attacks, strict=True):
+                    of_point[i] = result
+        for (point, problem, start), todo, attacks in zip(group, plans, found, strict=True):
+            yield point, problem, todo, attacks, start
+
+
+def _attack_point(point: int, problem: Problem, away: list, seed: int) -> tuple[int, dict[int, Attack]]:
+    """All attackers of one point but the networks, one after another: what a worker does."""
+    with quiet():
+        return point, {i: attack(problem, target, adversary, seed=seed) for i, target, adversary in away}
+
+
+def _fingerprint(settings: dict[str, Any], member: dict[str, Any]) -> str:
+    """What a report depends on: another training of the point, or other attackers, give another one."""
+    trained = {key: value for key, value in member.items() if key != "audit"}
+    return hashlib.sha256(json.dumps([settings, trained], sort_keys=True).encode()).hexdigest()
+
+
+def _path(folder: Path, point: int) -> Path:
+    return folder / "audit" / f"point-{point}.json"
+
+
+def _read(folder: Path, point: int, fingerprint: str) -> dict[str, Any] | None:
+    """The report of a point that is done; None where it is not there, damaged, or of another audit."""
+    try:
+        content = json.loads(_path(folder, point).read_text(encoding="utf-8"))
+        return content["audit"] if content["fingerprint"] == fingerprint else None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _merge(folder: Path, prints: dict[int, str]) -> dict[str, Any]:
+    """Adds the reports to `results.json`, read again: the sweep may have gone on meanwhile."""
+    from privjax.files import write_json
+    from privjax.sweep import load_results
+
+    results = load_results(folder)
+    for member in results["members"]:
+        found = _read(folder, member["point"], prints.get(member["point"], ""))
+        if found is not None:
+            member["audit"] = found
+    write_json(folder / "results.json", results)
+    return results

@@ -1,0 +1,169 @@
+"""Two-sided: what is in z is found by every attacker that can, and what is not is found by none."""
+
+import numpy as np
+import pytest
+from sklearn.svm import SVC, LinearSVC
+
+from privjax.audit import audit
+from privjax.audit.adversaries import OUT_OF_FAMILY, PAPER, REGRESSORS
+from privjax.audit.gaussian import gaussian, squared_distances
+from privjax.audit.linear_svm import linear_scores, linear_svm_path
+from privjax.audit.rbf_svm import fit_votes
+
+LINEAR = {"linear_svm", "logistic"}
+
+
+def halves(z, s):
+    n = len(z) // 3 * 2
+    return z[:n], s[:n], z[n:], s[n:]
+
+
+def accuracies(report, name="s"):
+    return {a.name: a.value("accuracy") for a in report.attributes[name].attacks}
+
+
+@pytest.fixture(scope="module")
+def known():
+    """One audit of a release that tells one variable plainly, hides two in curves, and lacks a fourth."""
+    rng = np.random.default_rng(0)
+    n = 750
+    plain = rng.integers(0, 2, n)
+    z = rng.normal(size=(n, 5))
+    z[:, 0] += 4.0 * plain
+    circle = (z[:, 1] ** 2 + z[:, 2] ** 2 > 2 * np.log(2)).astype(int)
+    xor = ((z[:, 3] > 0) ^ (z[:, 4] > 0)).astype(int)
+    absent = rng.integers(0, 2, n)
+    s = {"plain": plain, "circle": circle, "xor": xor, "absent": absent}
+    parts = halves(z, np.arange(n))
+    of = lambda rows: {name: values[rows] for name, values in s.items()}  # noqa: E731
+    return audit(parts[0], of(parts[1]), parts[2], of(parts[3]), network_widths=(64,), n_jobs=2)
+
+
+def test_every_attacker_is_there(known):
+    for attribute in known.attributes.values():
+        assert {a.name for a in attribute.attacks} == {*PAPER, *OUT_OF_FAMILY}
+        assert all(a.failed is None for a in attribute.attacks)
+
+
+def test_what_z_contains_is_found_by_every_attacker(known):
+    assert min(accuracies(known, "plain").values()) > 0.85
+    assert all(a.value("auc") > 0.9 for a in known.attributes["plain"].attacks)
+    assert known.attributes["plain"].confidence["p_value"] < 0.01
+
+
+def test_what_z_lacks_is_found_by_none(known):
+    attribute = known.attributes["absent"]
+    for score in ("accuracy", "auc"):
+        covered = [low <= 0.5 <= high for low, high in (a.scores[score].interval for a in attribute.attacks)]
+        assert sum(covered) >= 8, score  # of nine, each right nineteen times in twenty
+        assert all(abs(a.value(score) - 0.5) < 0.12 for a in attribute.attacks)
+    assert attribute.confidence["p_value"] > 0.05
+
+
+@pytest.mark.parametrize("name", ["circle", "xor"])
+def test_curved_secrets_escape_linear_attackers_alone(known, name):
+    found = accuracies(known, name)
+    assert all(found[attacker] < 0.6 for attacker in LINEAR)
+    assert found["random_forest"] > 0.85
+    for attacker in {"rbf_svm", "network", "deep_network"}:
+        assert found[attacker] > 0.8, (attacker, found)
+    assert known.attributes[name].strongest()["accuracy"] == max(found.values())
+    assert known.attributes[name].adversary() == max(found[attacker] for attacker in PAPER)
+
+
+def test_continuous_variables():
+    rng = np.random.default_rng(1)
+    z = rng.normal(size=(600, 4))
+    s = {
+        "linear": z[:, 0] + 0.1 * rng.normal(size=600),
+        "square": z[:, 1] ** 2,
+        "absent": rng.normal(size=600),
+    }
+    of = lambda rows: {name: values[rows] for name, values in s.items()}  # noqa: E731
+    train, test = slice(0, 400), slice(400, 600)
+    report = audit(z[train], of(train), z[test], of(test), network_widths=(64,), n_jobs=2)
+    r2 = {
+        name: {a.name: a.value("r2") for a in attribute.attacks}
+        for name, attribute in report.attributes.items()
+    }
+    assert set(r2["linear"]) == set(REGRESSORS)
+    assert min(r2["linear"].values()) > 0.85
+    assert r2["square"]["ridge"] < 0.1
+    assert min(v for name, v in r2["square"].items() if name != "ridge") > 0.6
+    for attack in report.attributes["absent"].attacks:
+        assert attack.value("r2") < 0.05
+        low, high = attack.scores["rank_correlation"].interval
+        assert low <= 0.05
+        assert high >= -0.05
+    assert report.adversary_accuracy == {"linear": None, "square": None, "absent": None}
+    assert report.adversary_r2["linear"] == max(r2["linear"].values())
+    assert report.attributes["square"].confidence["rows"] == 200
+
+
+def test_the_linear_svm_is_liblinears():
+    rng = np.random.default_rng(2)
+    s = rng.integers(0, 4, 300)
+    z = rng.normal(size=(300, 5)) + 1.5 * np.eye(4, 5)[s]
+    for penalty, w in zip((0.1, 1.0), linear_svm_path(z, s, 4, penalties=(0.1, 1.0)), strict=True):
+        oracle = LinearSVC(C=penalty, dual=False, tol=1e-8, max_iter=10_000).fit(z, s)
+        np.testing.assert_allclose(
+            linear_scores(z, w), oracle.decision_function(z), atol=2e-2, err_msg=str(penalty)
+        )
+        assert (linear_scores(z, w).argmax(1) == oracle.predict(z)).mean() > 0.99
+
+
+@pytest.mark.parametrize("num_classes", [2, 5])
+def test_the_rbf_svm_is_libsvms(num_classes):
+    rng = np.random.default_rng(3)
+    s = np.sort(rng.integers(0, num_classes, 300))
+    z = rng.normal(size=(300, 3)) + s[:, None] * [0.7, 0.0, -0.3]
+    new = rng.normal(size=(200, 3)) + 1.0
+    machine = fit_votes(gaussian(squared_distances(z, z), 0.3), s, num_classes, penalty=5.0, tolerance=1e-4)
+    oracle = SVC(C=5.0, gamma=0.3, tol=1e-4, decision_function_shape="ovo").fit(z, s)
+    kernel = gaussian(squared_distances(new, z), 0.3)
+    decisions = np.stack([d for _, _, d in machine.decisions(kernel)], axis=1)
+    expected = oracle.decision_function(new).reshape(200, -1)
+    # For two classes scikit-learn turns the sign round: above zero for the second.
+    np.testing.assert_allclose(decisions, expected if num_classes > 2 else -expected, atol=2e-3)
+    agree = (machine(kernel).argmax(1) == oracle.predict(new)).mean()
+    assert agree > (0.9 if num_classes > 2 else 0.99)  # votes are whole there
+
+
+def test_estimators_of_the_user():
+    from sklearn.linear_model import LinearRegression
+    from sklearn.tree import DecisionTreeClassifier
+
+    rng = np.random.default_rng(4)
+    s = rng.integers(0, 2, 150)
+    z = np.stack([s + 0.1 * rng.normal(size=150), rng.normal(size=150)], axis=1)
+    tree = DecisionTreeClassifier(max_depth=2)
+    report = audit(*halves(z, s), adversaries=["linear_svm", tree, LinearRegression()])
+    assert set(accuracies(report)) == {"linear_svm", "DecisionTreeClassifier"}  # a regressor suits no class
+    assert min(accuracies(report).values()) > 0.95
+    assert not hasattr(tree, "tree_")  # the user's own stays as it was
+    named = audit(*halves(z, s), adversaries={"mine": tree})
+    assert named.attributes["s"].attacks[0].group == "user"
+    assert named.adversary_accuracy is None  # none of the paper's
+    assert named.strongest["attacker"] == "mine"
+    with pytest.raises(ValueError, match="adversaries must be among"):
+        audit(*halves(z, s), adversaries=["svm"])
+    with pytest.raises(TypeError, match="names or scikit-learn estimators"):
+        audit(*halves(z, s), adversaries=[3])
+
+
+def test_labels_may_be_words_and_one_hot_rows():
+    rng = np.random.default_rng(5)
+    s = rng.integers(0, 2, 150)
+    z = s[:, None] + 0.1 * rng.normal(size=(150, 2))
+    words = audit(*halves(z, np.array(["no", "yes"])[s]), adversaries="neighbours")
+    one_hot = audit(*halves(z, np.eye(2)[s]), adversaries="neighbours")
+    assert words.strongest["accuracy"] == one_hot.strongest["accuracy"] == 1.0
+
+
+def test_standardising_is_the_attackers_first_step():
+    rng = np.random.default_rng(6)
+    s = rng.integers(0, 2, 150)
+    telling = s + 0.1 * rng.normal(size=150)
+    z = np.stack([1e-6 * telling, 1e6 * rng.normal(size=150) + 1e7], axis=1)
+    report = audit(*halves(z, s), adversaries=["rbf_svm", "neighbours"])
+    assert min(accuracies(report).values()) > 0.95

@@ -1,0 +1,147 @@
+"""Odd releases: each attacker handles them or the report says what it could not do."""
+
+import json
+
+import numpy as np
+import pytest
+
+from privjax.audit import audit
+from privjax.audit.adversaries import OUT_OF_FAMILY, PAPER
+
+RNG = np.random.default_rng(0)
+S = np.arange(60) % 3
+Z = RNG.normal(size=(60, 4)) + 2.0 * np.eye(3, 4)[S]
+TEST = RNG.normal(size=(30, 4)) + 2.0 * np.eye(3, 4)[S[:30]]
+# The deep network is the network with more layers, and twice the time to compile.
+NEARLY_ALL = [*PAPER, *(name for name in OUT_OF_FAMILY if name != "deep_network")]
+
+
+def attacks(report):
+    return report.attributes["s"].attacks
+
+
+def complete(report):
+    """Every attacker scored, or said why it did not; the report is strict JSON."""
+    json.dumps(report.to_dict(), allow_nan=False)
+    assert str(report)
+    for attack in attacks(report):
+        assert attack.failed is not None or attack.value("accuracy") is not None, attack
+    return report
+
+
+def test_a_constant_release():
+    report = complete(audit(np.ones((60, 4)), S, np.ones((30, 4)), S[:30]))
+    for attack in attacks(report):
+        assert attack.failed is None
+        assert attack.value("accuracy") == pytest.approx(report.attributes["s"].majority)
+        assert any("constant" in note for note in attack.notes)
+    assert report.attributes["s"].confidence["p_value"] == 1.0
+
+
+def test_a_dead_unit_changes_nothing():
+    dead = np.concatenate([Z, np.full((60, 1), 3.3)], axis=1)
+    dead_test = np.concatenate([TEST, RNG.normal(size=(30, 1))], axis=1)  # alive only where nobody looks
+    with_it = audit(dead, S, dead_test, S[:30], adversaries=["linear_svm", "rbf_svm", "quadratic"])
+    without = audit(Z, S, TEST, S[:30], adversaries=["linear_svm", "rbf_svm", "quadratic"])
+    assert "1 of 5 columns" in with_it.notes[0]
+    assert [a.scores for a in attacks(with_it)] == [a.scores for a in attacks(without)]
+
+
+def test_one_row_a_class():
+    report = complete(audit(Z[:3], S[:3], TEST, S[:30], adversaries=NEARLY_ALL, network_widths=(32,)))
+    assert any("too few rows a class to tune" in a.notes for a in attacks(report))
+    assert sum(a.failed is None for a in attacks(report)) >= 7
+    assert report.adversary_accuracy > 0.5  # the classes are far apart: one row tells
+
+
+def test_a_class_missing_from_training():
+    train = S != 2
+    report = complete(audit(Z[train], S[train], TEST, S[:30], adversaries=NEARLY_ALL, network_widths=(32,)))
+    attribute = report.attributes["s"]
+    assert "1 classes are in no training row: their 10 test rows count as errors" in attribute.notes
+    assert attribute.chance == pytest.approx(1 / 3)
+    assert 0.5 < report.adversary_accuracy <= 2 / 3
+    assert all(a.failed is None for a in attacks(report))
+
+
+def test_fewer_rows_than_folds():
+    rows = [0, 1, 3, 4]
+    some = ["fast", "rbf_svm", "boosting", "logistic"]
+    report = complete(audit(Z[rows], S[rows], TEST, S[:30], adversaries=some))
+    assert report.adversary_accuracy > 0.4
+
+
+def test_a_single_training_row_and_a_single_class():
+    for rows in ([0], [0, 3, 6]):
+        report = complete(audit(Z[rows], S[rows], TEST, S[:30]))
+        assert report.adversary_accuracy == pytest.approx(1 / 3)
+        assert all(a.notes for a in attacks(report))
+
+
+def test_holes_are_filled_and_seen():
+    rng = np.random.default_rng(1)
+    s = rng.integers(0, 2, 300)
+    z = rng.normal(size=(300, 3))
+    z[s == 1, 0] = np.where(rng.random((s == 1).sum()) < 0.9, np.nan, 0.0)  # missing tells the class
+    z[0, 1], z[1, 2] = np.inf, 1e308
+    some = ["linear_svm", "rbf_svm", "random_forest", "neighbours", "logistic"]
+    report = audit(z[:200], s[:200], z[200:], s[200:], adversaries=some)
+    assert "not finite" in report.notes[0]
+    for attack in attacks(report):
+        assert attack.failed is None, attack
+        assert attack.value("accuracy") > 0.8, attack.name
+    late = audit(Z, S, np.where(np.eye(30, 4) > 0, np.nan, TEST), S[:30], adversaries="quadratic")
+    assert late.notes == ("4 test rows of z are not finite: read as the training mean",)
+    assert late.strongest["accuracy"] > 0.6
+    everything = complete(audit(np.full((60, 4), np.nan), S, TEST, S[:30], adversaries="fast"))
+    assert all(any("constant" in note for note in a.notes) for a in attacks(everything))
+
+
+def test_continuous_variables_with_holes_and_constants():
+    s = Z[:, 0].copy()
+    s[3] = np.nan
+    both = {"a": TEST[:, 0], "b": np.zeros(30)}
+    report = audit(Z, {"a": s, "b": np.zeros(60)}, TEST, both, network_widths=(32,))
+    json.dumps(report.to_dict(), allow_nan=False)
+    assert report.attributes["a"].adversary() > 0.8
+    assert "1 rows without a finite value are left out" in report.attributes["a"].notes
+    assert report.attributes["b"].adversary() is None  # R^2 of a constant is not defined, and not 0
+
+
+def test_an_attacker_that_fails_does_not_stop_the_others():
+    class Broken:
+        def fit(self, z, s):
+            raise RuntimeError("no licence")
+
+        def get_params(self, deep=True):
+            return {}
+
+    report = complete(audit(Z, S, TEST, S[:30], adversaries={"linear_svm_of_mine": Broken(), "ok": _tree()}))
+    by_name = {a.name: a for a in attacks(report)}
+    assert "no licence" in by_name["linear_svm_of_mine"].failed
+    assert by_name["ok"].value("accuracy") > 0.6
+    assert "failed: RuntimeError: no licence" in str(report)
+
+
+def _tree():
+    from sklearn.tree import DecisionTreeClassifier
+
+    return DecisionTreeClassifier(random_state=0)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((Z, S, TEST[:, :3], S[:30]), "z_test must have the width of z_train"),
+        ((Z, S[:10], TEST, S[:30]), "s_train must have one row for each of the 60 rows"),
+        ((Z, {"a": S}, TEST, {"b": S[:30]}), "s_test lacks the variable 'a'"),
+        ((Z, {}, TEST, {}), "s_train is an empty dict"),
+        ((Z[:0], S[:0], TEST, S[:30]), "z_train must hold rows"),
+        ((Z.ravel(), S, TEST, S[:30]), "z_train must hold rows"),
+        ((Z, S, None, S[:30]), "z_test must be given"),
+        ((Z, np.full(60, np.nan), TEST, np.ones(30)), "no finite value"),
+    ],
+)
+def test_errors_say_what_to_do(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        audit(*arguments)
