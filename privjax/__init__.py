@@ -1,0 +1,75 @@
+"""Release z instead of x: keep what a service needs, lose what it must not know."""
+
+from privjax import baselines, datasets
+from privjax.audit import AuditReport, Curve, audit, audit_sweep, pareto
+from privjax.independence import Confidence, privacy_confidence
+from privjax.kernels import (
+    gaussian,
+    gaussian_mixture,
+    laplacian,
+    median_bandwidth,
+    median_gaussian,
+    mixture,
+    polynomial,
+)
+from privjax.losses import (
+    FourierFeatures,
+    discriminant_information,
+    kdi_loss,
+    lsdn_discriminator_loss,
+    lsdn_privacy_loss,
+    mmd_loss,
+    orthonormality_penalty,
+    random_fourier_features,
+    rff_mmd_loss,
+    wdn_discriminator_loss,
+    wdn_privacy_loss,
+)
+from privjax.networks import Networks, cnn_networks, nn_networks, scnn_networks
+from privjax.sweep import Encoder, SweepResult, load_encoder, load_history, load_results, sweep
+from privjax.train import FitResult, Objective, fit, make_objective
+
+__all__ = [
+    "AuditReport",
+    "Confidence",
+    "Curve",
+    "Encoder",
+    "FitResult",
+    "FourierFeatures",
+    "Networks",
+    "Objective",
+    "SweepResult",
+    "audit",
+    "audit_sweep",
+    "baselines",
+    "cnn_networks",
+    "datasets",
+    "discriminant_information",
+    "fit",
+    "gaussian",
+    "gaussian_mixture",
+    "kdi_loss",
+    "laplacian",
+    "load_encoder",
+    "load_history",
+    "load_results",
+    "lsdn_discriminator_loss",
+    "lsdn_privacy_loss",
+    "make_objective",
+    "median_bandwidth",
+    "median_gaussian",
+    "mixture",
+    "mmd_loss",
+    "nn_networks",
+    "orthonormality_penalty",
+    "pareto",
+    "polynomial",
+    "privacy_confidence",
+    "random_fourier_features",
+    "rff_mmd_loss",
+    "scnn_networks",
+    "sweep",
+    "wdn_discriminator_loss",
+    "wdn_privacy_loss",
+]
+__version__ = "0.1.0"
