@@ -46,7 +46,11 @@ class Checkpoints:
             ocp.CompositeCheckpointHandler(
                 arrays=ocp.PyTreeCheckpointHandler(multiprocessing_options=alone),
                 note=ocp.JsonCheckpointHandler(multiprocessing_options=alone),
-                composite_options=ocp.CompositeOptions(multiprocessing_options=alone),
+                composite_options=ocp.CompositeOptions(
+                    multiprocessing_options=alone,
+                    # Else "the folders are there" is told through a key that all processes share.
+                    async_options=ocp.AsyncOptions(create_directories_asynchronously=False),
+                ),
             ),
             multiprocessing_options=alone,
         )

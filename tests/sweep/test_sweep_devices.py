@@ -32,8 +32,9 @@ def two_processes(tmp_path_factory):
         port = free.getsockname()[1]
     processes = [_launch(folder, 2, port, 2, process) for process in range(2)]
     outputs = [process.communicate(timeout=600) for process in processes]
-    for process, (_, errors) in zip(processes, outputs, strict=True):
-        assert process.returncode == 0, errors[-3000:]
+    # All of them: where one process fails, the others only say that it is gone.
+    codes = [process.returncode for process in processes]
+    assert codes == [0, 0], "\n".join(errors[-3000:] for _, errors in outputs)
     return json.loads(outputs[0][0].splitlines()[-1]), folder
 
 
