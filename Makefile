@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 WORKERS ?= 2
 
-.PHONY: demo test lint bench clean
+.PHONY: demo test lint bench figures clean
 
 demo: .venv/.demo
 	$(BIN)/python experiments/demo.py
@@ -19,6 +19,10 @@ lint: .venv/.dev
 # Timings need a quiet machine; torch is installed for comparison only.
 bench: .venv/.bench
 	$(BIN)/python experiments/bench/objectives.py
+
+# Every picture and table again from the committed results.
+figures: .venv/.dev
+	$(BIN)/python experiments/figures.py
 
 .venv/bin/pip:
 	$(PYTHON) -c 'import sys; sys.exit(None if sys.version_info >= (3, 11) else "privjax needs Python 3.11 or newer: make PYTHON=python3.11 ...")'

@@ -14,6 +14,7 @@ PACKAGE = pathlib.Path(__file__).resolve().parents[1] / "privjax"
 # __init__) wires others together: it may know all, and no room below may know it.
 ROOMS = {
     "files": set(),
+    "progress": set(),
     "kernels": set(),
     "convolution": set(),
     "pairwise": {"kernels"},
@@ -23,8 +24,8 @@ ROOMS = {
     "train": {"kernels", "losses", "networks"},
     "baselines": {"kernels", "losses"},
     "datasets": {"files"},
-    "sweep": {"files", "datasets", "networks", "train"},
-    "audit": {"files", "independence", "networks", "datasets", "sweep"},
+    "sweep": {"files", "progress", "datasets", "networks", "train"},
+    "audit": {"files", "progress", "independence", "networks", "datasets", "sweep"},
 }
 NO_JAX = ("datasets", "audit")
 HEAVY = (

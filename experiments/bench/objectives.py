@@ -12,13 +12,12 @@ import os
 import platform
 import subprocess
 import sys
-from pathlib import Path
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import torch  # pyright: ignore[reportMissingImports]  (in the bench extra only)
-from timing import best_times
+from timing import best_times, peak_megabytes
 
 import privjax
 
@@ -216,15 +215,7 @@ def memory(n=50_000):
     step = jax.jit(jax.value_and_grad(lambda z, s: privjax.mmd_loss(z, s, num_classes=30)))
     compiled = step.lower(z, s).compile()
     jax.block_until_ready(step(z[:2000], s[:2000]))  # thread pools and such are not the call's
-    Path("/proc/self/clear_refs").write_text("5")  # forget the compiler's peak
-    before = _resident("VmRSS")
-    jax.block_until_ready(compiled(z, s))
-    print((_resident("VmHWM") - before) // 1024)
-
-
-def _resident(field):
-    status = Path("/proc/self/status").read_text()
-    return int(next(line.split()[1] for line in status.splitlines() if line.startswith(field)))
+    print(peak_megabytes(ready(compiled, z, s)))
 
 
 def main():

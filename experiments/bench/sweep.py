@@ -11,13 +11,12 @@ member-step and the peak memory of a fresh process for 1 to 64 members.
 
 import argparse
 import json
-import resource
 import subprocess
 import sys
 from collections.abc import Callable
 
 import numpy as np
-from timing import best_times
+from timing import best_times, peak_megabytes
 from training import ACTIVITIES, BATCH, FEATURES, ROWS, USERS, torch_runs
 
 import privjax
@@ -56,10 +55,10 @@ def ours(data: Dataset, members: int, **settings):
 def one_count(members: int, repeats: int) -> None:
     """Prints the cost and the peak memory of this process for some members."""
     data = har_sized()
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    best = best_times({"sweep": ours(data, members)}, repeats=repeats)["sweep"]
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    print(json.dumps({"ms": best / (members * STEPS), "megabytes": (peak - before) / 1e3}))
+    run = ours(data, members)
+    megabytes = peak_megabytes(run)
+    best = best_times({"sweep": run}, repeats=repeats)["sweep"]
+    print(json.dumps({"ms": best / (members * STEPS), "megabytes": megabytes}))
 
 
 def main() -> None:
@@ -86,11 +85,11 @@ def main() -> None:
     for name, milliseconds in times.items():
         ratio = milliseconds / times["privjax.sweep"]
         print(f"  {name:36s} {milliseconds / (MEMBERS * STEPS):8.2f}   {ratio:5.2f}x ours")
-    print("members   ms a member-step   peak memory above the data, MB")
+    print("members   ms a member-step   peak memory above the data, compiling included, MB")
     for members in (1, 2, 4, 8, 16, 32, 64):
         command = [sys.executable, __file__, "--count", str(members), "--repeats", "2"]
         row = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
-        print(f"{members:7d}   {row['ms']:16.2f}   {row['megabytes']:30.0f}")
+        print(f"{members:7d}   {row['ms']:16.2f}   {row['megabytes']:50d}")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
-"""Timing for ratios within one run: everything interleaved, the best of several repeats."""
+"""Timing for ratios within one run, the best of several interleaved repeats; peak memory of a call."""
 
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 
 def best_times(functions: dict[str, Callable[[], object]], *, repeats: int = 9) -> dict[str, float]:
@@ -18,3 +19,20 @@ def best_times(functions: dict[str, Callable[[], object]], *, repeats: int = 9) 
             function()
             best[name] = min(best[name], 1e3 * (time.perf_counter() - start))
     return best
+
+
+def peak_megabytes(function: Callable[[], object]) -> int | None:
+    """The most memory that a call needs above what was there before it; None where that is not told."""
+    peaks = Path("/proc/self/clear_refs")
+    if not peaks.exists():
+        function()
+        return None
+    peaks.write_text("5")  # forget earlier peaks, also that of the process that started this one
+    before = _resident("VmRSS")
+    function()
+    return (_resident("VmHWM") - before) // 1024
+
+
+def _resident(field: str) -> int:
+    status = Path("/proc/self/status").read_text()
+    return int(next(line.split()[1] for line in status.splitlines() if line.startswith(field)))

@@ -12,9 +12,9 @@ from privjax.audit.adversaries import Adversaries, choose
 from privjax.audit.attack import Attack, attack, attack_many
 from privjax.audit.inputs import Problem, make_problem
 from privjax.audit.network import WIDTHS, sweep_lanes
-from privjax.audit.progress import counter
 from privjax.audit.report import strict
 from privjax.audit.run import assemble, plan, quiet
+from privjax.progress import Standing, reporter
 
 if TYPE_CHECKING:
     from privjax.datasets import Dataset
@@ -74,7 +74,7 @@ def audit_sweep(
     prints = {member["point"]: _fingerprint(settings, member) for member in members}
     with exclusive(folder / "audit" / ".lock", wait=False):
         left = [m for m in members if _read(folder, m["point"], prints[m["point"]]) is None]
-        show = counter(progress, len(members), len(members) - len(left))
+        done = len(members) - len(left)
         released = _releases(folder, left, _loader(data, results), networks)
         waiting: dict[int, tuple[Problem, list, dict[int, Attack], float]] = {}
 
@@ -86,7 +86,8 @@ def audit_sweep(
                 away = [(i, *todo[i]) for i in range(len(todo)) if i not in found]
                 yield delayed(_attack_point)(point, problem, away, seed)
 
-        with quiet():
+        with quiet(), reporter(progress, "audit") as teller:
+            teller.show(Standing(len(members), done, "points"))
             finished = Parallel(n_jobs=n_jobs, return_as="generator_unordered", pre_dispatch="n_jobs")(jobs())
             for point, attacks in finished:  # pyright: ignore
                 problem, todo, found, start = waiting.pop(point)
@@ -96,7 +97,8 @@ def audit_sweep(
                 )
                 content = {"point": point, "fingerprint": prints[point], "audit": report.to_dict()}
                 write_json(_path(folder, point), strict(content))
-                show(f"point {point}")
+                done += 1
+                teller.show(Standing(len(members), done, f"points, the last was {point}"))
         return _merge(folder, prints)
 
 

@@ -37,7 +37,7 @@ class Schedule(NamedTuple):
     max_epochs: int = 250
     falls: int = 2
     factor: float = 0.1
-    patience: int = 15
+    patience: int = 30
     threshold: float = 2e-3
 
 

@@ -12,7 +12,6 @@ from privjax.audit.adversaries import choose
 from privjax.audit.attack import attack_many, training_task
 from privjax.audit.folds import fold_numbers, race, sample_rows
 from privjax.audit.inputs import make_problem
-from privjax.audit.progress import counter
 
 RNG = np.random.default_rng(0)
 S = RNG.integers(0, 3, 240)
@@ -151,14 +150,6 @@ def test_large_releases_are_sampled_and_the_report_says_so():
     assert found.value("accuracy") > 0.5
 
 
-def test_progress_is_shown_as_asked(capsys):
-    for mode, shown in (("bar", "\raudit [###############               ] 1/2 points"), ("off", "")):
-        counter(mode, 2)("point 0")
-        assert capsys.readouterr().err.startswith(shown)
-    with pytest.raises(ValueError, match="progress must be"):
-        counter("loud", 2)
-
-
 def test_a_race_ends_with_the_best_and_judges_few_on_all_rows():
     n, quality = 9000, np.array([0.3, 0.5, 0.49, 0.1, 0.2, 0.505])
     rng = np.random.default_rng(0)
@@ -180,8 +171,8 @@ def test_the_function_stays_callable_whatever_is_imported():
     """The package and its function share a name: a module imported later must not take it back."""
     import privjax
 
-    sys.modules.pop("privjax.audit.progress")
-    importlib.import_module("privjax.audit.progress")
+    sys.modules.pop("privjax.audit.gaussian")
+    importlib.import_module("privjax.audit.gaussian")
     from privjax.audit import pareto
 
     assert privjax.audit is audit

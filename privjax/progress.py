@@ -1,4 +1,4 @@
-"""What a person sees while a sweep runs: a bar on a terminal, lines in a log, or nothing."""
+"""What a person sees while a long job runs: a bar on a terminal, lines in a log, or nothing."""
 
 import sys
 import time
@@ -10,27 +10,22 @@ _SECONDS_BETWEEN_LINES = 10.0
 
 
 class Standing(NamedTuple):
-    """How far a sweep is.
+    """How far a job is.
 
     Attributes:
-      members: how many there are.
-      done: how many have ended.
-      part: of the work of those that have not, as members: 0.5 for one member half way.
-      epoch: of the chunk just seen.
-      utility: its mean utility loss.
-      privacy: its mean privacy loss.
+      total: things to do, such as members of a sweep.
+      done: how many are done.
+      words: what things are called, and whatever else there is to say.
+      part: of the work on those that are not done, as things: 0.5 for one of them half way.
     """
 
-    members: int
+    total: int
     done: int
-    part: float
-    epoch: int
-    utility: float
-    privacy: float
+    words: str
+    part: float = 0.0
 
     def __str__(self) -> str:
-        losses = f"utility loss {self.utility:.3g}, privacy loss {self.privacy:.3g}"
-        return f"{self.done}/{self.members} members, epoch {self.epoch}, {losses}"
+        return f"{self.done}/{self.total} {self.words}"
 
 
 class Reporter(NamedTuple):
@@ -41,12 +36,14 @@ class Reporter(NamedTuple):
 
 
 @contextmanager
-def reporter(mode: str | None) -> Iterator[Reporter]:
+def reporter(mode: str | None, job: str, waiting: str = "starting") -> Iterator[Reporter]:
     """Opens a place to report to.
 
     Args:
-      mode: "bar", "log" (a line each ten seconds and each time members end), "off", or None for a bar
+      mode: "bar", "log" (a line each ten seconds and each time things are done), "off", or None for a bar
         on a terminal and nothing elsewhere.
+      job: what it is called.
+      waiting: what a bar says before anything is known.
     """
     if mode not in (None, "bar", "log", "off"):
         raise ValueError(f"progress must be 'bar', 'log', 'off' or None, got {mode!r}.")
@@ -55,42 +52,42 @@ def reporter(mode: str | None) -> Iterator[Reporter]:
     if mode == "off":
         yield Reporter(lambda sentence: None, lambda standing: None)
     elif mode == "log":
-        yield _log()
+        yield _log(job)
     else:
-        with _bar() as bar:
+        with _bar(job, waiting) as bar:
             yield bar
 
 
-def _log() -> Reporter:
+def _log(job: str) -> Reporter:
     began = time.monotonic()
     last = {"time": began, "done": 0}
     first: dict[str, float] = {}
 
     def say(sentence: str) -> None:
-        print(f"sweep: {sentence}", file=sys.stderr, flush=True)
+        print(f"{job}: {sentence}", file=sys.stderr, flush=True)
 
     def show(standing: Standing) -> None:
         now = time.monotonic()
         worked = standing.done + standing.part
-        first.setdefault("worked", worked)  # a sweep that goes on has a head start
+        first.setdefault("worked", worked)  # a job that goes on has a head start
         if standing.done == last["done"] and now - last["time"] < _SECONDS_BETWEEN_LINES:
             return
         last.update(time=now, done=standing.done)
         gained = worked - first["worked"]
-        left = (standing.members - worked) * (now - began) / gained if gained > 0 else float("nan")
-        say(f"{standing}" + (f", about {left:.0f} s left" if left == left and left > 0.5 else ""))
+        left = (standing.total - worked) * (now - began) / gained if gained > 0 else 0.0
+        say(f"{standing}" + (f", about {left:.0f} s left" if left > 0.5 else ""))
 
     return Reporter(say, show)
 
 
 @contextmanager
-def _bar() -> Iterator[Reporter]:
+def _bar(job: str, waiting: str) -> Iterator[Reporter]:
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
     console = Console(stderr=True)
     columns = (
-        TextColumn("[bold]sweep"),
+        TextColumn(f"[bold]{job}"),
         BarColumn(),
         TextColumn("{task.description}"),
         TimeElapsedColumn(),
@@ -98,14 +95,14 @@ def _bar() -> Iterator[Reporter]:
         TimeRemainingColumn(),
     )
     with Progress(*columns, console=console) as progress:
-        task = progress.add_task("compiling", total=None)
+        task = progress.add_task(waiting, total=None)
 
         def show(standing: Standing) -> None:
             progress.update(
                 task,
-                total=standing.members,
+                total=standing.total,
                 completed=standing.done + standing.part,
                 description=str(standing),
             )
 
-        yield Reporter(lambda sentence: console.print(f"sweep: {sentence}"), show)
+        yield Reporter(lambda sentence: console.print(f"{job}: {sentence}"), show)

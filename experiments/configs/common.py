@@ -1,0 +1,112 @@
+"""What the configs share: how a method is written, the paper's ranges of weights, the tiny version."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import ml_collections
+
+# The paper explores [2^-10, 2^10] for MMD and WDN, [2^-10, 1] for KDI, [2^-4, 2^12] for LSDN.
+# Denser where the curves bend.
+MMD = (2.0**-10, 2.0**-4, 1.0, 2.0, 4.0, 8.0, 16.0, 2.0**10)
+WDN = (2.0**-10, 2.0**-4, 1.0, 4.0, 16.0, 64.0, 2.0**10)
+KDI = (2.0**-10, 2.0**-9, 0.003, 2.0**-8, 2.0**-6, 2.0**-3, 1.0)
+LSDN = (2.0**-4, 1.0, 16.0, 64.0, 2.0**8, 2.0**10, 2.0**12)
+WEIGHTS = {"mmd": MMD, "rff_mmd": MMD, "wdn": WDN, "kdi": KDI, "lsdn": LSDN}
+NAMES = {"mmd": "MMD", "rff_mmd": "(RF)MMD", "wdn": "WDN", "kdi": "KDI", "lsdn": "LSDN"}
+
+METHODS, OBJECTIVES = "methods", "objectives"  # the two panels of a figure
+
+# What tiny versions run on: the same everywhere, so that they share compiled programs.
+TINY_SENSORS = {"name": "simulated_sensors", "rows": 300}
+TINY_NN = {"private_widths": (5,), "public_widths": (8,)}
+TINY_FACES = {"name": "digits"}
+TINY_LAYERS = {"public_widths": (8,), "discriminator_widths": (8,)}  # of any kind of networks
+
+
+def experiment(name: str, title: str, *, data: dict[str, Any], networks: dict[str, Any], **fields) -> Any:
+    """A config with everything but its methods.
+
+    Args:
+      name: of the results file.
+      title: of the figure.
+      data: arguments of `privjax.datasets.load`.
+      networks: `kind` (nn, cnn, scnn) and arguments of its constructor.
+      **fields: `sweep` (arguments of `privjax.sweep`), `adversaries`, `utility_adversaries`.
+    """
+    config: Any = ml_collections.ConfigDict()
+    config.name, config.title = name, title
+    config.seeds, config.first_seed = 10, 0  # splits, as many as the paper's
+    config.data = ml_collections.ConfigDict(data)
+    config.networks = ml_collections.ConfigDict(networks)
+    config.adversaries = "all"
+    config.utility_adversaries = "paper"
+    config.sweep = ml_collections.ConfigDict({"checkpoint_every": 25})
+    config.update(fields)
+    config.methods = ml_collections.ConfigDict()
+    return config
+
+
+def trained(
+    objective: str, *, networks: str = "NN", weights: Sequence[float] = (), panels=(), **fields
+) -> Any:
+    """A method that trains the three networks, with a member for each weight."""
+    label = fields.pop("label", f"{networks}-{NAMES[objective]}")
+    weights = tuple(weights) or WEIGHTS[objective]
+    return ml_collections.ConfigDict(
+        dict(label=label, objective=objective, weights=weights, panels=tuple(panels), **fields)
+    )
+
+
+def encoder(
+    label: str, name: str, *, width: int = 0, weights: Sequence[float] = (0.0,), panels=(METHODS,)
+) -> Any:
+    """A method of `privjax.baselines`."""
+    return ml_collections.ConfigDict(
+        dict(label=label, encoder=name, width=width, weights=tuple(weights), panels=tuple(panels))
+    )
+
+
+def linear_baselines(width: int) -> dict[str, Any]:
+    """What could be released without training the paper's networks."""
+    return {
+        "raw": encoder("full-dimensional", "raw"),
+        "pca": encoder("PCA", "pca", width=width),
+        "random_projection": encoder("random projection", "random_projection", width=width),
+        "linear_erasure": encoder("linear erasure", "linear_erasure"),
+        "duca": encoder("DUCA", "duca", width=width, weights=(0.0, 2.0**-4, 1.0, 2.0**4, 2.0**10)),
+        # Its utility term grows with the batch (500 rows), so the weights are larger than MMD's.
+        "duca_mmd": encoder(
+            "DUCA-MMD", "duca_mmd", width=width, weights=(1.0, 2.0**4, 2.0**6, 2.0**8, 2.0**10)
+        ),
+    }
+
+
+def smaller(config: Any, size: str, data: dict[str, Any], *, only: Sequence[str] = (), **networks) -> Any:
+    """The config as it is, or at size "tiny" on embedded data in a few seconds, for a test of the code.
+
+    Args:
+      config: the full one.
+      size: full or tiny.
+      data: what the tiny one loads.
+      only: the methods that the tiny one runs, where others are tested elsewhere; all when empty.
+      **networks: what its networks have instead.
+    """
+    if size not in ("full", "tiny"):
+        raise ValueError(f"the size of a config must be full or tiny, got {size!r}.")
+    if size == "full":
+        return config
+    config.name += "_tiny"
+    config.seeds = 1
+    config.data = ml_collections.ConfigDict(data)
+    config.networks.update(networks)
+    config.adversaries = config.utility_adversaries = "random_forest"
+    config.sweep.num_epochs = 1
+    for name in [name for name in config.methods if only and name not in only]:
+        del config.methods[name]
+    for method in config.methods.values():
+        method.weights = method.weights[-1:]
+        if "data" in method:
+            del method.data
+        if "width" in method:
+            method.width = min(method.width, 5)
+    return config

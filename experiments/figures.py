@@ -1,0 +1,125 @@
+"""Draws every picture and table again from the committed results, in seconds.
+
+    make figures
+
+Utility against what an attacker learns, one panel of methods and one of objectives, with 95 % intervals over
+splits where there are several. Solid: the largest of the paper's four attackers. Hollow: the strongest of all
+nine.
+"""
+
+import json
+import pathlib
+import sys
+
+import matplotlib
+
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt  # noqa: E402
+
+HERE = pathlib.Path(__file__).parent
+sys.path.insert(0, str(HERE))
+from run import summary  # noqa: E402
+
+PANELS = {"methods": "Methods", "objectives": "Privacy objectives"}
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#7F3C8D", "#444444")
+MARKERS = "osD^vPX*"
+
+
+def main() -> None:
+    """Draws what is in the folder of results, or in the one named."""
+    folder = pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else HERE / "results"
+    tables = []
+    for path in sorted(folder.glob("*.json")):
+        content = json.loads(path.read_text(encoding="utf-8"))
+        draw(content, path.with_suffix(".png"))
+        tables.append(table(content))
+        print(f"drew {path.with_suffix('.png').name}")
+    text = "# What the runs gave\n\nMade by `make figures` from the JSON files beside it.\n\n"
+    (folder / "README.md").write_text(text + "\n\n".join(tables) + "\n", encoding="utf-8")
+
+
+def draw(content: dict, path: pathlib.Path) -> None:
+    """One figure: a panel for each kind of comparison that the experiment has."""
+    rows = list(summary(content))
+    panels = [p for p in PANELS if any(p in entry["panels"] for entry in content["methods"].values())]
+    figure, axes = plt.subplots(
+        1, len(panels), figsize=(6.2 * len(panels), 4.8), squeeze=False, sharey=True, layout="constrained"
+    )
+    floor = [row["label_alone"] for row in rows if row["label_alone"] is not None]
+    majority = [row["majority"] for row in rows if row["majority"] is not None]
+    for axis, panel in zip(axes[0], panels, strict=True):
+        shown = [e for e in content["methods"].values() if panel in e["panels"]]
+        for number, entry in enumerate(shown):
+            own = sorted(
+                (row for row in rows if row["method"] == entry["label"]), key=lambda row: row["adversary"]
+            )
+            _curve(axis, own, COLOURS[number % len(COLOURS)], MARKERS[number % len(MARKERS)], entry["label"])
+        if majority:
+            axis.axvline(max(majority), color="0.5", linestyle=":", linewidth=1, label="largest class of s")
+        if floor:
+            axis.axvline(max(floor), color="0.5", linestyle="--", linewidth=1, label="what y alone says of s")
+            best = max(row["utility"] for row in rows)
+            axis.plot(max(floor), best, marker="*", markersize=15, color="gold", markeredgecolor="k",
+                      linestyle="none", label="ideal", zorder=5)  # fmt: skip
+        axis.set_title(PANELS[panel] if len(panels) > 1 else content["title"])
+        axis.set_xlabel("what attackers learn of s (test accuracy)" if majority else "attackers' R²")
+        axis.grid(alpha=0.3)
+        axis.legend(fontsize=7, loc="lower right")
+    axes[0][0].set_ylabel("utility (test accuracy)" if majority else "utility (R²)")
+    if len(panels) > 1:
+        figure.suptitle(f"{content['title']} ({_splits(rows)})")
+    figure.savefig(path, dpi=130, metadata={"Software": None})
+    plt.close(figure)
+
+
+def _curve(axis, rows: list[dict], colour: str, marker: str, label: str) -> None:
+    x, y = [row["adversary"] for row in rows], [row["utility"] for row in rows]
+    halves = [[row[f"{name}_half"] or 0.0 for row in rows] for name in ("adversary", "utility")]
+    axis.errorbar(x, y, xerr=halves[0], yerr=halves[1], color=colour, marker=marker, markersize=5,
+                  linewidth=1.2, elinewidth=0.7, capsize=2, label=label)  # fmt: skip
+    strongest = [row["strongest"] for row in rows]
+    axis.plot(strongest, y, color=colour, marker=marker, markersize=5, fillstyle="none", linestyle="none")
+
+
+def table(content: dict) -> str:
+    """The summary as Markdown."""
+    lines = [
+        f"## {content['title']}",
+        "",
+        f"![{content['title']}]({content['name']}.png)",
+        "",
+        "| method | weight | splits | utility | the paper's four | strongest of all | y alone |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for row in summary(content):
+        cells = [_plus_minus(row, name) for name in ("utility", "adversary", "strongest")]
+        floor = "" if row["label_alone"] is None else f"{row['label_alone']:.3f}"
+        cells = [row["method"], f"{row['privacy_weight']:.4g}", str(row["splits"]), *cells, floor]
+        lines.append(f"| {' | '.join(cells)} |")
+    cost = [
+        "",
+        "| method | splits | minutes of training | minutes in all | peak memory, MB |",
+        "|---|---|---|---|---|",
+    ]
+    for entry in content["methods"].values():
+        runs = entry["runs"]
+        minutes = [sum(done["seconds"][kind] for done in runs) / 60 for kind in ("training", "all")]
+        peak = max((done["peak_megabytes"] or 0 for done in runs), default=0)
+        cost.append(f"| {entry['label']} | {len(runs)} | {minutes[0]:.1f} | {minutes[1]:.1f} | {peak} |")
+    return "\n".join(lines + cost)
+
+
+def _plus_minus(row: dict, name: str) -> str:
+    half = row[f"{name}_half"]
+    return f"{row[name]:.3f}" + ("" if half is None else f" ± {half:.3f}")
+
+
+def _splits(rows: list[dict]) -> str:
+    counts = sorted({row["splits"] for row in rows})
+    if counts == [1]:
+        return "one split"
+    return f"{counts[0]} splits" if len(counts) == 1 else f"{counts[0]} to {counts[-1]} splits"
+
+
+if __name__ == "__main__":
+    main()
