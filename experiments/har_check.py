@@ -15,9 +15,10 @@ What one run each on two CPU cores gave (activity / forest / RBF-SVM; the larges
     kdi   0.002  given          seed 0   0.980 / 0.038 / 0.049
     kdi   0.002  given          seed 1   0.980 / 0.044 / 0.054
 
-KDI at 0.003 lost the utility on the split of seed 1 (0.706), so 0.002 is near the edge. Rates that fall after 15
-epochs without a decline instead of 30 fall too soon by chance: MMD then gave 0.978 / 0.140 / 0.131 on the split
-of seed 0. The weights were looked for on these very splits, so they say what can be reached, not what to expect.
+KDI at 0.003 lost the utility on the split of seed 1 (0.706), so 0.002 is near the edge. Rates that fall after
+15 epochs without a decline instead of 30 fall too soon by chance: MMD then gave 0.978 / 0.140 / 0.131 on the
+split of seed 0. The weights were looked for on these very splits, so they say what can be reached, not what
+to expect.
 """
 
 import argparse
