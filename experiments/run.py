@@ -218,8 +218,8 @@ def _attacks(audit: dict[str, Any]) -> Row:
     score = "accuracy" if found["kind"] == "discrete" else "r2"
     return {
         "adversary": found[f"adversary_{score}"],
-        "strongest": found["strongest"][score],
-        "strongest_attacker": found["strongest"]["attacker"],
+        "strongest": (found["strongest"] or {}).get(score),
+        "strongest_attacker": (found["strongest"] or {}).get("attacker"),
         "attackers": {name: attack[score] for name, attack in found["attackers"].items()},
         "failed": {name: a["failed"] for name, a in found["attackers"].items() if a["failed"]},
         "label_alone": (found["label_alone"] or {}).get(score),

@@ -18,4 +18,4 @@ def get_config(size: str = "full"):
     config.methods.free = trained(
         "mmd", label="SCNN-MMD, no orthonormality penalty", variant="free_projection", **own
     )
-    return smaller(config, size, TINY_FACES, **TINY_LAYERS)
+    return smaller(config, size, TINY_FACES, only=("free",), **TINY_LAYERS)

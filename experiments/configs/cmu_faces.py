@@ -8,4 +8,4 @@ from yaleb import faces
 
 def get_config(size: str = "full"):
     """Twenty people, about 30 images each."""
-    return faces("cmu_faces", "CMU faces: sunglasses against person", size, only=("raw", "mmd"))
+    return faces("cmu_faces", "CMU faces: sunglasses against person", size, only=("mmd",))

@@ -17,7 +17,7 @@ NAMES = {"mmd": "MMD", "rff_mmd": "(RF)MMD", "wdn": "WDN", "kdi": "KDI", "lsdn":
 METHODS, OBJECTIVES = "methods", "objectives"  # the two panels of a figure
 
 # What tiny versions run on: the same everywhere, so that they share compiled programs.
-TINY_SENSORS = {"name": "simulated_sensors", "rows": 300}
+TINY_SENSORS = {"name": "simulated_sensors", "rows": 300, "users": 5}
 TINY_NN = {"private_widths": (5,), "public_widths": (8,)}
 TINY_FACES = {"name": "digits"}
 TINY_LAYERS = {"public_widths": (8,), "discriminator_widths": (8,)}  # of any kind of networks
@@ -81,14 +81,23 @@ def linear_baselines(width: int) -> dict[str, Any]:
     }
 
 
-def smaller(config: Any, size: str, data: dict[str, Any], *, only: Sequence[str] = (), **networks) -> Any:
+def smaller(
+    config: Any,
+    size: str,
+    data: dict[str, Any],
+    *,
+    only: Sequence[str] = (),
+    adversary: str = "linear_svm",
+    **networks,
+) -> Any:
     """The config as it is, or at size "tiny" on embedded data in a few seconds, for a test of the code.
 
     Args:
       config: the full one.
       size: full or tiny.
       data: what the tiny one loads.
-      only: the methods that the tiny one runs, where others are tested elsewhere; all when empty.
+      only: the methods that the tiny one runs, as compiling them all takes minutes; all when empty.
+      adversary: its only attacker.
       **networks: what its networks have instead.
     """
     if size not in ("full", "tiny"):
@@ -99,7 +108,7 @@ def smaller(config: Any, size: str, data: dict[str, Any], *, only: Sequence[str]
     config.seeds = 1
     config.data = ml_collections.ConfigDict(data)
     config.networks.update(networks)
-    config.adversaries = config.utility_adversaries = "random_forest"
+    config.adversaries = config.utility_adversaries = adversary
     config.sweep.num_epochs = 1
     for name in [name for name in config.methods if only and name not in only]:
         del config.methods[name]

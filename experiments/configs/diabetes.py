@@ -18,4 +18,5 @@ def get_config(size: str = "full"):
     config.methods.raw = encoder("full-dimensional", "raw")
     config.methods.kdi = trained("kdi", panels=(METHODS,))
     config.methods.lsdn = trained("lsdn", panels=(METHODS,))
-    return smaller(config, size, {"name": "diabetes", "private": "age"}, public_widths=(8,))
+    tiny = {"name": "diabetes", "private": "age"}
+    return smaller(config, size, tiny, adversary="ridge", public_widths=(8,))

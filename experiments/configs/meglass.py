@@ -10,4 +10,4 @@ from yaleb import faces
 
 def get_config(size: str = "full"):
     """The paper's fourth experiment: 500 random people in 100 groups."""
-    return faces("meglass", "MeGlass: glasses against group of people", size, only=("raw", "mmd"))
+    return faces("meglass", "MeGlass: glasses against group of people", size, only=("mmd",))

@@ -34,4 +34,4 @@ def frames(name: str, title: str, size: str, *, width: int):
     config.methods.mmd = trained("mmd", panels=(METHODS, OBJECTIVES))
     for objective in ("kdi", "wdn", "lsdn", "rff_mmd"):
         config.methods[objective] = trained(objective, panels=(OBJECTIVES,))
-    return smaller(config, size, TINY_SENSORS, only=("raw", "mmd"), **TINY_NN)
+    return smaller(config, size, TINY_SENSORS, only=("mmd",), **TINY_NN)

@@ -22,4 +22,4 @@ def get_config(size: str = "full"):
     config.methods.kdi = trained(
         "kdi", weights=(2.0**-10, 0.003, 2.0**-6), panels=(METHODS,), data={"scale": "none"}
     )
-    return smaller(config, size, TINY_SENSORS, **TINY_NN)
+    return smaller(config, size, TINY_SENSORS, only=("mmd",), **TINY_NN)

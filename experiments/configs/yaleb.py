@@ -11,14 +11,14 @@ def get_config(size: str = "full"):
     return faces("yaleb", "YaleB: group against person", size)
 
 
-def faces(name: str, title: str, size: str, only: tuple[str, ...] = ()):
+def faces(name: str, title: str, size: str, only: tuple[str, ...] = ("raw", "nn_mmd", "cnn_mmd", "mmd")):
     """NN, CNN and SCNN with MMD, then SCNN with the other objectives; funnel 50, public sphere 1024.
 
     Args:
       name: of the data set.
       title: of the figure.
       size: full or tiny.
-      only: the methods of the tiny one, all when empty.
+      only: the methods of the tiny one.
     """
     config = experiment(
         name,
