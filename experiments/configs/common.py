@@ -17,10 +17,10 @@ NAMES = {"mmd": "MMD", "rff_mmd": "(RF)MMD", "wdn": "WDN", "kdi": "KDI", "lsdn":
 METHODS, OBJECTIVES = "methods", "objectives"  # the two panels of a figure
 
 # What tiny versions run on: the same everywhere, so that they share compiled programs.
-TINY_SENSORS = {"name": "simulated_sensors", "rows": 300, "users": 5}
-TINY_NN = {"private_widths": (5,), "public_widths": (8,)}
-TINY_FACES = {"name": "digits"}
-TINY_LAYERS = {"public_widths": (8,), "discriminator_widths": (8,)}  # of any kind of networks
+TINY_SENSORS: dict[str, Any] = {"name": "simulated_sensors", "rows": 300, "users": 5}
+TINY_NN: dict[str, Any] = {"private_widths": (5,), "public_widths": (8,)}
+TINY_FACES: dict[str, Any] = {"name": "digits"}
+TINY_LAYERS: dict[str, Any] = {"public_widths": (8,), "discriminator_widths": (8,)}  # of any kind of networks
 
 
 def experiment(name: str, title: str, *, data: dict[str, Any], networks: dict[str, Any], **fields) -> Any:
