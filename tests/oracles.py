@@ -280,11 +280,14 @@ def central_differences(function, x, step: float = 1e-5) -> np.ndarray:
 
 
 def mmd_tolerance(k: np.ndarray, labels, num_classes: int, weights, error: float) -> float:
-    """How far eq. MMD_obj may move when every squared MMD moves by at most `error`.
+    """How far eq. MMD_obj may move when means over rows of the kernel move by at most `error`.
 
-    The root turns an error e of a square m into e / (2 sqrt m), and into sqrt(e) where m is zero.
+    What is left for the rest of a class that has nearly all rows is a small difference of such means: a
+    square moves by error (N / M_l)^2, M_l the rest's share of N. The root turns an error e of a square m
+    into e / (2 sqrt m), and into sqrt(e) where m is zero.
     """
-    return sum(
-        share * (max(m + error, 0) ** 0.5 - max(m - error, 0) ** 0.5)
-        for share, m in mmd_terms(k, labels, num_classes, weights)
-    )
+    tolerance = 0.0
+    for share, m in mmd_terms(k, labels, num_classes, weights):
+        moved = error / (1 - share) ** 2
+        tolerance += share * (max(m + moved, 0) ** 0.5 - max(m - moved, 0) ** 0.5)
+    return tolerance
