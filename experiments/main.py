@@ -9,7 +9,7 @@ looked for as `privjax datasets` says.
 import pathlib
 import sys
 
-from absl import app, flags
+from absl import app, flags, logging
 from ml_collections import config_flags
 
 HERE = pathlib.Path(__file__).parent
@@ -25,6 +25,7 @@ ONLY = flags.DEFINE_list("only", [], "Names of methods; all when empty.")
 
 def main(_) -> None:
     """Runs what is missing."""
+    logging.set_verbosity(logging.WARNING)  # checkpoints have much to say
     run(
         CONFIG.value,
         workdir=pathlib.Path(WORKDIR.value),
