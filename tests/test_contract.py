@@ -92,7 +92,7 @@ def mmd_row(name, kernel, pair_kernel, **traits) -> Objective:
         there = np.asarray(w) > 0
         # The kernel is summed less its value at zero: that difference carries the rounding.
         spread = float(np.abs(k - 1)[np.ix_(there, there)].max(initial=0))
-        error = 8 * EPS * spread
+        error = 40 * EPS * spread
         if z.shape[1] > 16 and name != "mmd_polynomial":
             # Distances of wide rows come from products: they round with the rows, not with the distance.
             rows = np.asarray(z, float)[there]
