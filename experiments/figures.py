@@ -59,7 +59,8 @@ def draw(content: dict, path: pathlib.Path) -> None:
         if floor:
             axis.axvline(max(floor), color="0.5", linestyle="--", linewidth=1, label="what y alone says of s")
             best = max(row["utility"] for row in rows)
-            axis.plot(max(floor), best, marker="*", markersize=15, color="gold", markeredgecolor="k",
+            # Nobody does worse than naming the largest class, or than what y gives away.
+            axis.plot(max(floor + majority), best, marker="*", markersize=15, color="gold", markeredgecolor="k",
                       linestyle="none", label="ideal", zorder=5)  # fmt: skip
         axis.set_title(PANELS[panel] if len(panels) > 1 else content["title"])
         axis.set_xlabel("what attackers learn of s (test accuracy)" if majority else "attackers' R²")
