@@ -60,8 +60,17 @@ def draw(content: dict, path: pathlib.Path) -> None:
             axis.axvline(max(floor), color="0.5", linestyle="--", linewidth=1, label="what y alone says of s")
             best = max(row["utility"] for row in rows)
             # Nobody does worse than naming the largest class, or than what y gives away.
-            axis.plot(max(floor + majority), best, marker="*", markersize=15, color="gold", markeredgecolor="k",
-                      linestyle="none", label="ideal", zorder=5)  # fmt: skip
+            axis.plot(
+                max(floor + majority),
+                best,
+                marker="*",
+                markersize=15,
+                color="gold",
+                markeredgecolor="k",
+                linestyle="none",
+                label="ideal",
+                zorder=5,
+            )
         axis.set_title(PANELS[panel] if len(panels) > 1 else content["title"])
         axis.set_xlabel("what attackers learn of s (test accuracy)" if majority else "attackers' R²")
         axis.grid(alpha=0.3)
