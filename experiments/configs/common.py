@@ -9,7 +9,7 @@ import ml_collections
 # Denser where the curves bend.
 MMD = (2.0**-10, 2.0**-4, 1.0, 2.0, 4.0, 8.0, 16.0, 2.0**10)
 WDN = (2.0**-10, 2.0**-4, 1.0, 4.0, 16.0, 64.0, 2.0**10)
-KDI = (2.0**-10, 2.0**-9, 0.003, 2.0**-8, 2.0**-6, 2.0**-3, 1.0)
+KDI = (2.0**-10, 0.0015, 2.0**-9, 0.003, 2.0**-8, 2.0**-6, 1.0)
 LSDN = (2.0**-4, 1.0, 16.0, 64.0, 2.0**8, 2.0**10, 2.0**12)
 WEIGHTS = {"mmd": MMD, "rff_mmd": MMD, "wdn": WDN, "kdi": KDI, "lsdn": LSDN}
 NAMES = {"mmd": "MMD", "rff_mmd": "(RF)MMD", "wdn": "WDN", "kdi": "KDI", "lsdn": "LSDN"}
