@@ -43,8 +43,8 @@ def audit_sweep(
 
     Args:
       workdir: the sweep's folder.
-      data: what the sweep was trained on: a data set, a name, or a function of the seed; loaded by the name
-        in `results.json` when None. It is checked against the hash that the sweep has kept.
+      data: what the sweep was trained on: a data set, a name, or a function of the seed; loaded again as
+        `results.json` says when None. It is checked against the hash that the sweep has kept.
       points: which ones; all when None.
       adversaries: as for `audit`.
       network_widths: hidden widths of the network attacker; those of the sweep's discriminator when None.
@@ -120,16 +120,17 @@ def _loader(data: Any, results: dict[str, Any]) -> Callable[[dict[str, Any]], An
     """What gives a member its data set, which must be the one it was trained on."""
     from privjax import datasets
 
-    name = results["data"]["name"]
-    named = data if isinstance(data, str) else name
-    if data is None and name not in datasets.names():
-        raise ValueError(f"data must be given: {name!r} is no data set that can be loaded by its name.")
+    name, again = results["data"]["name"], results["data"].get("again")
+    if isinstance(data, str):
+        again = {"function": "load", "seed": 0, "arguments": {"name": data}}
+    elif data is None and again is None:
+        raise ValueError(f"data must be given: it is not known how {name!r} was loaded.")
 
     def candidates(seed: int) -> Iterator[Any]:
         if data is None or isinstance(data, str):
-            # By the member's seed, or one split for every seed: that of the default.
-            for s in dict.fromkeys((seed, 0)):
-                yield datasets.load(named, seed=s)
+            # By the member's seed, or one split for every seed: the one that was loaded.
+            for s in dict.fromkeys((seed, again["seed"])):
+                yield datasets.load_again(again, seed=s)
         else:
             yield data(seed) if callable(data) else data
 

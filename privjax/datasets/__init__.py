@@ -10,7 +10,7 @@ from privjax.datasets.protocols import (
     sampled_people_groups,
     time_block_split,
 )
-from privjax.datasets.registry import Description, describe, load, names
+from privjax.datasets.registry import Description, describe, load, load_again, names
 from privjax.datasets.simulated import simulated_blocks, simulated_truth
 from privjax.datasets.tables import TableStream, from_table, stream_table
 
@@ -26,6 +26,7 @@ __all__ = [
     "disjoint_users_split",
     "from_table",
     "load",
+    "load_again",
     "names",
     "per_label_split",
     "random_groups",

@@ -58,6 +58,33 @@ def fill(x: np.ndarray, means: np.ndarray) -> None:
     x[rows, columns] = means[columns]
 
 
+def describe_columns(schema: Schema, means: np.ndarray | None) -> list[dict[str, Any]]:
+    """The columns that x is made of, as JSON: enough to encode other rows in the same way.
+
+    Args:
+      schema: Of the table.
+      means: What missing cells were filled with; None where they were not.
+
+    Returns:
+      ``name`` of each; ``classes`` of a category, which are one column of x each; ``boolean`` where true
+      is 1 and false 0; ``fill`` for a missing cell.
+    """
+    described, place = [], 0
+    for name in schema.features:
+        width = len(schema.feature_columns(name))
+        column: dict[str, Any] = {"name": name}
+        if name in schema.categorical:
+            column["classes"] = list(schema.classes[name])
+        elif schema.columns[name].kind == "boolean":
+            column["boolean"] = True
+        if means is not None:
+            own = means[place : place + width]
+            column["fill"] = column["classes"][int(np.argmax(own))] if "classes" in column else float(own[0])
+        described.append(column)
+        place += width
+    return described
+
+
 def _peaked(means: np.ndarray, schema: Schema) -> np.ndarray:
     place = 0
     for name in schema.features:

@@ -1,8 +1,8 @@
 """The one door: data sets by name, and the list of them."""
 
-import functools
+import dataclasses
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,6 +12,7 @@ from privjax.datasets.prepared import default_data_dir, is_prepared, prepared_ar
 from privjax.datasets.recipes import RECIPES, choose_protocol, is_complete
 from privjax.datasets.simulated import simulated_sensors
 from privjax.datasets.sources import SOURCES
+from privjax.datasets.tables import from_table
 
 _EMBEDDED: dict[str, tuple[Callable[..., Dataset], str, str, str]] = {
     "digits": (
@@ -120,13 +121,54 @@ def load(
         raise ValueError(f"name must be one of {', '.join(names())}, got {name!r}.")
     if not 0.0 <= validation < 1.0:
         raise ValueError(f"validation must lie in [0, 1), got {validation}.")
+    again = {"name": name, "protocol": protocol, "validation": validation, "scale": scale, **options}
     if name in _EMBEDDED:
         if protocol not in (None, "per_label"):
             raise ValueError(f"protocol must be left out for {name}, got {protocol!r}.")
-        make = functools.partial(_EMBEDDED[name][0], seed=seed, validation=validation, scale=scale)
-        return make(**options)
-    if options:
-        raise TypeError(f"load({name!r}) has no option {sorted(options)[0]!r}.")
+        make = _EMBEDDED[name][0]
+        found = make(seed=seed, validation=validation, scale=scale, **options)
+    else:
+        if options:
+            raise TypeError(f"load({name!r}) has no option {sorted(options)[0]!r}.")
+        if data_dir is not None:
+            again["data_dir"] = str(_folder(data_dir).resolve())
+        found = _prepared(name, data_dir, manual_dir, seed, protocol, validation, scale, force)
+    provenance = {**found.provenance, "again": {"function": "load", "seed": seed, "arguments": again}}
+    return dataclasses.replace(found, provenance=provenance)
+
+
+def load_again(again: Mapping[str, Any], *, seed: int | None = None) -> Dataset:
+    """Makes a data set again from its ``provenance["again"]``, also when that has been through JSON.
+
+    Args:
+      again: What was called, and with what.
+      seed: Of another split; that of the data set itself when None.
+
+    Returns:
+      The data set, as the files are now: compare its ``content_hash``.
+
+    Example:
+      >>> data = load("digits", seed=1, scale="none")
+      >>> load_again(data.provenance["again"]).content_hash == data.content_hash
+      True
+    """
+    makers: dict[str, Callable[..., Dataset]] = {"load": load, "from_table": from_table}
+    if again.get("function") not in makers:
+        raise ValueError(f"again must name one of {', '.join(makers)}, got {again.get('function')!r}.")
+    return makers[again["function"]](**again["arguments"], seed=again["seed"] if seed is None else seed)
+
+
+def _prepared(
+    name: str,
+    data_dir: str | os.PathLike | None,
+    manual_dir: str | os.PathLike | None,
+    seed: int,
+    protocol: str | None,
+    validation: float,
+    scale: str,
+    force: bool,
+) -> Dataset:
+    """A set from its published files; arguments as for ``load``."""
     source = SOURCES[name]
     chosen = choose_protocol(name, protocol)
     arrays, notes = prepared_arrays(

@@ -1,14 +1,16 @@
 """The user's own data: a table with a utility and a private column, whole or in blocks."""
 
 import functools
+import os
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from privjax.datasets.blocks import Table
 from privjax.datasets.dataset import Dataset, Part, assemble
-from privjax.datasets.encoding import column_means, encode, fill, stream_means
+from privjax.datasets.encoding import column_means, describe_columns, encode, fill, stream_means
 from privjax.datasets.errors import DataError
 from privjax.datasets.protocols import per_label_split
 from privjax.datasets.schema import Schema, learn_schema
@@ -144,9 +146,11 @@ def from_table(
         raise DataError(f"{table.label} leaves {len(x)} rows: too few to split.")
     strata = s if schema.s_names else np.zeros(len(x))
     split = per_label_split(strata, seed=seed, test=test, validation=validation)
+    means = None
     if missing == "impute":
         # The means of the training rows alone, or the test rows would have a say in training.
-        fill(x, column_means(x[split.train], schema))
+        means = column_means(x[split.train], schema)
+        fill(x, means)
     return assemble(
         x,
         y,
@@ -169,8 +173,31 @@ def from_table(
             "terms": "the user's own",
             "citation": "none",
             "complete": True,
+            "columns": describe_columns(schema, means),
+            "again": _again(
+                source,
+                seed,
+                utility=utility,
+                private=private if isinstance(private, str) else list(private),
+                features=None if features is None else list(features),
+                kinds=dict(kinds or {}),
+                missing=missing,
+                allow_private_features=allow_private_features,
+                test=test,
+                validation=validation,
+                scale=scale,
+                delimiter=delimiter,
+            ),
         },
     )
+
+
+def _again(source: Any, seed: int, **arguments: Any) -> dict[str, Any] | None:
+    """The call as JSON; None for rows that lie in memory alone."""
+    if not isinstance(source, (str, os.PathLike)):
+        return None
+    path = str(Path(source).expanduser().resolve())
+    return {"function": "from_table", "seed": seed, "arguments": {"source": path, **arguments}}
 
 
 def _open(source: Any, block_rows: int, delimiter: str | None, **rules) -> tuple[Table, Schema]:

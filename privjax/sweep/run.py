@@ -16,7 +16,14 @@ from privjax.sweep import chunks as chunking
 from privjax.sweep.members import content_hash, make_groups, make_loader, make_members
 from privjax.sweep.results import Encoder, PathLike, load_encoder
 from privjax.sweep.trainer import Settings, Trainer
-from privjax.sweep.workdir import SCHEMA, describe_networks, describe_objective, opened, versions
+from privjax.sweep.workdir import (
+    SCHEMA,
+    describe_data,
+    describe_networks,
+    describe_objective,
+    opened,
+    versions,
+)
 from privjax.train import Objective, make_objective, one_blas_thread
 
 
@@ -152,7 +159,7 @@ def sweep(
         _wait_for_all("opened")
         report = stack.enter_context(reporter(progress, "sweep", "compiling"))
         stack.enter_context(one_blas_thread())
-        trainer = Trainer(folder, config, settings, report, len(members))
+        trainer = Trainer(folder, config, describe_data(first), settings, report, len(members))
         try:
             while group is not None:
                 trainer.train(group)

@@ -41,8 +41,11 @@ class Settings(NamedTuple):
 class Trainer:
     """One call of `sweep`: what has ended so far, and how to train the next group."""
 
-    def __init__(self, folder: Path | None, config, settings: Settings, report: Reporter, total: int):
+    def __init__(
+        self, folder: Path | None, config, about_data, settings: Settings, report: Reporter, total: int
+    ):
         self._folder, self._config, self._settings = folder, config, settings
+        self._about_data = about_data
         self._report, self._total = report, total
         self._records: dict[int, dict[str, Any]] = {}
         self._encoders: dict[int, Encoder] = {}
@@ -208,7 +211,7 @@ class Trainer:
             "versions": self._config["versions"],
             "backend": jax.default_backend(),
             "devices": jax.device_count(),
-            "data": self._config["data"],
+            "data": {**self._config["data"], **self._about_data},
             "config": self._config,
             "complete": complete,
             "seconds": seconds,

@@ -9,6 +9,7 @@ from typing import Any
 
 import jax
 
+from privjax.datasets import Dataset
 from privjax.files import Busy, exclusive, write_json
 from privjax.networks import Networks
 from privjax.train import Objective
@@ -86,6 +87,24 @@ def read_json(path: Path) -> Any:
 def versions() -> dict[str, str]:
     """Versions that a member's numbers depend on."""
     return {name: importlib.metadata.version(name) for name in ("privjax", "jax", "flax", "optax")}
+
+
+def describe_data(data: Dataset) -> dict[str, Any]:
+    """What others need to know of the data, as JSON: names, and how to have it again.
+
+    Not part of what makes a sweep this sweep, as files may move: `content_hash` is.
+    """
+    kept = {key: data.provenance.get(key) for key in ("again", "columns", "private")}
+    known = json.loads(json.dumps(kept, default=lambda number: number.item()))  # options may be NumPy's
+    return {
+        **known,
+        "shape": list(data.x.shape[1:]),
+        "rows": {part: len(rows) for part, rows in data.split._asdict().items()},
+        "feature_names": list(data.feature_names),
+        "y_names": list(data.y_names),
+        "s_names": list(data.s_names),
+        "scale": data.scaler.method,
+    }
 
 
 def describe_objective(objective: Objective) -> dict[str, Any]:

@@ -1,10 +1,13 @@
 """The Dataset record: what it refuses, what its hash sees, whose rows fit the scaler."""
 
 import dataclasses
+import json
 
 import numpy as np
+import pandas as pd
 import pytest
 
+from privjax import datasets
 from privjax.datasets import DataError, Split, load
 from privjax.datasets.dataset import assemble, fit_scaler
 
@@ -137,3 +140,35 @@ def test_continuous_labels_have_no_names():
     assert data.s.dtype == np.float32
     assert data.y.dtype == np.int32
     assert load("digits").name == "digits"
+
+
+def test_made_again_from_what_it_says_of_itself(tmp_path):
+    options = {"name": "simulated_sensors", "rows": np.int64(60), "users": 3, "scale": "none"}
+    path = tmp_path / "rows.csv"
+    rows = [f"{i % 7},{'uv'[i % 2]},{i % 2},{'abc'[i % 3]}" for i in range(60)]
+    path.write_text("\n".join(["length,colour,act,who", *rows]) + "\n")
+    own = datasets.from_table(path, utility="act", private="who", seed=4, validation=0.0, scale="minmax")
+    for data in (datasets.load(**options, seed=3), own):
+        again = json.loads(json.dumps(data.provenance["again"], default=lambda number: number.item()))
+        assert datasets.load_again(again).content_hash == data.content_hash
+        assert datasets.load_again(again, seed=9).content_hash != data.content_hash
+    with pytest.raises(ValueError, match="again must name one of load, from_table, got 'eval'"):
+        datasets.load_again({"function": "eval", "seed": 0, "arguments": {}})
+
+
+def test_columns_say_how_other_rows_are_encoded():
+    frame = pd.DataFrame(
+        {
+            "length": [1.0, None, 3.0, 5.0] * 10,
+            "colour": ["red", "blue", None, "red"] * 10,
+            "fast": [True, False, True, True] * 10,
+            "y": [0, 1] * 20,
+            "s": list("abcd") * 10,
+        }
+    )
+    data = datasets.from_table(frame, utility="y", private="s", missing="impute", validation=0.0)
+    assert data.provenance["again"] is None  # rows in memory cannot be read again
+    length, colour, fast = data.provenance["columns"]
+    assert length == {"name": "length", "fill": pytest.approx(3.0)}
+    assert colour == {"name": "colour", "classes": ["blue", "red"], "fill": "red"}
+    assert fast["boolean"] is True
