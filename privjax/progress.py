@@ -105,4 +105,5 @@ def _bar(job: str, waiting: str) -> Iterator[Reporter]:
                 description=str(standing),
             )
 
-        yield Reporter(lambda sentence: console.print(f"{job}: {sentence}"), show)
+        # A sentence may hold a path, and a path brackets: they are no markup.
+        yield Reporter(lambda sentence: console.print(f"{job}: {sentence}", markup=False), show)

@@ -32,6 +32,12 @@ def test_a_bar_says_how_far_it_is(capsys):
     assert "10/20 points" in text
 
 
+def test_a_bar_leaves_brackets_alone(capsys):
+    with reporter("bar", "sweep") as report:
+        report.say("goes on from runs[/1]/[red]")
+    assert "runs[/1]/[red]" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("mode", ["off", None])  # a test is no terminal
 def test_nothing(mode, capsys):
     assert shown(mode, capsys) == ""

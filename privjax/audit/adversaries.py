@@ -83,7 +83,7 @@ def choose(
     for item in items:
         for adversary in _members(item, discrete, tuple(network_widths)):
             name, number = adversary.name, 2
-            while name in chosen and adversary.group == "user":
+            while name in chosen and "user" in (adversary.group, chosen[name].group):
                 name, number = f"{adversary.name}_{number}", number + 1
             chosen[name] = adversary._replace(name=name)
     return list(chosen.values())

@@ -134,7 +134,8 @@ def fit_estimator(estimator: Any, task: Task, *, seed: int) -> Model:
     ):
         fresh.set_params(random_state=seed)
     settings = {"estimator": repr(estimator)}
-    return Model(_predictor(fresh.fit(task.z, task.target), task), settings)
+    fresh.fit(task.z, task.target)  # some forget to return themselves
+    return Model(_predictor(fresh, task), settings)
 
 
 def _predictor(fitted: Any, task: Task):

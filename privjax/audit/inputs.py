@@ -1,5 +1,6 @@
 """What the attackers read: released rows made comparable, private variables as codes or reals."""
 
+import contextlib
 import dataclasses
 import zlib
 from collections.abc import Mapping
@@ -8,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-LARGEST = 1e30  # finite values beyond this are cut, so that their squares stay finite
+LARGEST = 1e30  # times the largest training value: what lies beyond is cut, so that squares stay finite
 CONSTANT = 1e-7  # a column whose spread is below this share of its size says nothing but rounding
 PARTS = ("train", "validation", "test")
 
@@ -106,12 +107,14 @@ def standardise(raw: Mapping[str, np.ndarray]) -> tuple[dict[str, np.ndarray], t
     its own where training rows differ in that: to an attacker a hole is as good as a number.
     """
     holes = {part: ~np.isfinite(z) for part, z in raw.items()}
-    filled = {part: np.clip(np.where(holes[part], 0.0, z), -LARGEST, LARGEST) for part, z in raw.items()}
+    filled = {part: np.where(holes[part], 0.0, z) for part, z in raw.items()}
+    size = np.maximum(np.abs(filled["train"]).max(0, initial=0.0), np.finfo(float).tiny)
+    with np.errstate(over="ignore"):
+        filled = {part: np.clip(z / size, -LARGEST, LARGEST) for part, z in filled.items()}
     z, hole = filled["train"], holes["train"]
-    size = np.maximum(np.abs(z).max(0, initial=0.0), np.finfo(float).tiny)
     count = np.maximum((~hole).sum(0), 1)
-    mean = (z / size).sum(0) / count
-    spread = np.sqrt((np.where(hole, 0.0, z / size - mean) ** 2).sum(0) / count)
+    mean = z.sum(0) / count
+    spread = np.sqrt((np.where(hole, 0.0, z - mean) ** 2).sum(0) / count)
     live = spread > CONSTANT
     telling = hole.any(0) & ~hole.all(0)
     notes = []
@@ -125,7 +128,7 @@ def standardise(raw: Mapping[str, np.ndarray]) -> tuple[dict[str, np.ndarray], t
         notes.append(f"{int((~live).sum())} of {len(live)} columns of z are constant in training rows")
 
     def scaled(part: str) -> np.ndarray:
-        unit = (filled[part][:, live] / size[live] - mean[live]) / spread[live]
+        unit = (filled[part][:, live] - mean[live]) / spread[live]
         unit = np.where(holes[part][:, live], 0.0, unit)
         # Nothing useful lies beyond; a test row far out must not overflow in a kernel.
         return np.concatenate([np.clip(unit, -1e6, 1e6), holes[part][:, telling]], axis=1)
@@ -141,6 +144,9 @@ def derived_seed(seed: int, *words: object) -> int:
 
 def _matrix(name: str, z: Any) -> np.ndarray:
     z = np.asarray(z)
+    if z.dtype == object:  # as of a table whose columns are of several types
+        with contextlib.suppress(TypeError, ValueError):
+            z = z.astype(np.float64)
     if z.ndim < 2 or not len(z):
         raise ValueError(f"{name} must hold rows [n, d], at least one, got shape {z.shape}.")
     if not (np.issubdtype(z.dtype, np.number) or z.dtype == bool) or np.iscomplexobj(z):
@@ -149,6 +155,8 @@ def _matrix(name: str, z: Any) -> np.ndarray:
 
 
 def _named(part: str, s: Any) -> dict[str, np.ndarray]:
+    if hasattr(s, "columns"):  # a DataFrame: each column is of its own type
+        s = {name: s[name] for name in s.columns}
     if not isinstance(s, Mapping):
         return {"s": np.asarray(s)}
     if not s:
@@ -172,12 +180,17 @@ def _targets(name: str, values: dict[str, np.ndarray]) -> list[Target]:
         raise ValueError(f"{name} must be labels [n] or a matrix [n, k], got shape {train.shape}.")
     if np.issubdtype(train.dtype, np.floating):
         return [_continuous(name, values)]
-    classes = np.unique(train)
-    codes = {part: _codes(v, classes) for part, v in values.items()}
-    unseen = codes["test"] < 0
-    if not unseen.any():
+    try:
+        classes = np.unique(train)
+        codes = {part: _codes(v, classes) for part, v in values.items()}
+        unseen = codes["test"] < 0
+        more = len(np.unique(values["test"][unseen]))
+    except TypeError:
+        raise TypeError(
+            f"{name} has labels that cannot be compared, such as text beside None: make them one type."
+        ) from None
+    if not more:
         return [Target(name, classes, codes, len(classes), ())]
-    more = len(np.unique(values["test"][unseen]))
     note = f"{more} classes are in no training row: their {int(unseen.sum())} test rows count as errors"
     return [Target(name, classes, codes, len(classes) + more, (note,))]
 
@@ -188,8 +201,11 @@ def _continuous(name: str, values: dict[str, np.ndarray]) -> Target:
         if not np.isfinite(v).any():
             raise ValueError(f"{name} has no finite value among the {part} rows: leave it out.")
     lost = sum(int((~np.isfinite(v)).sum()) for v in reals.values())
-    notes = (f"{lost} rows without a finite value are left out",) if lost else ()
-    return Target(name, None, reals, 0, notes)
+    notes = [f"{lost} rows without a finite value are left out"] if lost else []
+    test = reals["test"][np.isfinite(reals["test"])]
+    if test.min() == test.max():
+        notes.append("it does not change among the test rows: there is nothing to score")
+    return Target(name, None, reals, 0, tuple(notes))
 
 
 def _codes(values: np.ndarray, classes: np.ndarray) -> np.ndarray:

@@ -119,7 +119,7 @@ def assemble(
 
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
-    """One BLAS thread, for the same numbers on every number of cores; no words about convergence.
+    """One BLAS thread, for the same numbers on every number of cores; no words that the report has.
 
     Entered once around all the work and not by each thread: the warning filters are the process's.
     """
@@ -128,6 +128,7 @@ def quiet() -> Iterator[None]:
 
     with threadpool_limits(1), warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
+        warnings.filterwarnings("ignore", "The number of unique classes is greater than 50%")
         yield
 
 

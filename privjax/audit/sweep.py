@@ -120,10 +120,12 @@ def _loader(data: Any, results: dict[str, Any]) -> Callable[[dict[str, Any]], An
     """What gives a member its data set, which must be the one it was trained on."""
     from privjax import datasets
 
-    name, again = results["data"]["name"], results["data"].get("again")
-    if isinstance(data, str):
-        again = {"function": "load", "seed": 0, "arguments": {"name": data}}
-    elif data is None and again is None:
+    name = data if isinstance(data, str) else results["data"]["name"]
+    again = {"function": "load", "seed": 0, "arguments": {"name": name}}
+    if not isinstance(data, str):
+        # The folder of an older sweep does not tell: then by its name, if that is a name of ours.
+        again = results["data"].get("again", again if name in datasets.names() else None)
+    if data is None and again is None:
         raise ValueError(f"data must be given: it is not known how {name!r} was loaded.")
 
     def candidates(seed: int) -> Iterator[Any]:

@@ -16,11 +16,19 @@ class Block(NamedTuple):
 
 
 class Table(NamedTuple):
-    """A table that can be read more than once."""
+    """A table that can be read more than once.
+
+    Attributes:
+      label: How errors name it.
+      columns: Their names.
+      blocks: Gives the rows from the first on.
+      coded: Columns of whole numbers that the table itself calls classes.
+    """
 
     label: str
     columns: tuple[str, ...]
     blocks: Callable[[], Iterator[Block]]
+    coded: tuple[str, ...] = ()
 
 
 def check_names(label: str, columns: Sequence[str]) -> None:

@@ -1,6 +1,7 @@
 """Columns of a user's table: their kinds, their missing cells, and how text becomes numbers."""
 
 import re
+from decimal import Decimal
 from typing import NamedTuple
 
 import numpy as np
@@ -10,6 +11,7 @@ from privjax.datasets.errors import DataError
 MISSING_WORDS = frozenset({"", "na", "n/a", "nan", "null", "none", "?"})
 _DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+")
 _BOOLEANS = {"true": True, "false": False}
+_UNDERSCORE = "_"  # 2020_01 is a number to Python, and a name to everybody else
 
 
 class Cells(NamedTuple):
@@ -61,12 +63,14 @@ def _object_cells(values: np.ndarray, column: str) -> Cells:
         return _filled("boolean", values, missing, np.int64, column)
     if all(isinstance(value, (int, np.integer)) for value in kept):
         return _filled("integer", values, missing, np.int64, column)
-    if all(isinstance(value, (int, float, np.integer, np.floating)) for value in kept):
+    if all(isinstance(value, (int, float, np.integer, np.floating, Decimal)) for value in kept):
         return _filled("float", values, missing, np.float64, column)
     if all(isinstance(value, str) for value in kept):
         return Cells("text", np.where(missing, "", values), missing)
     odd = next(v for v in kept if not isinstance(v, str))
-    raise DataError(f"column {column!r} mixes text with {type(odd).__name__}: make it one type first.")
+    if any(isinstance(value, str) for value in kept):
+        raise DataError(f"column {column!r} mixes text with {type(odd).__name__}: make it one type first.")
+    raise DataError(f"column {column!r} holds {type(odd).__name__}: turn it into text or numbers first.")
 
 
 def _filled(kind: str, values: np.ndarray, missing: np.ndarray, dtype, column: str) -> Cells:
@@ -137,6 +141,8 @@ def read_words(words: list[str], kind: str, column: str, where) -> Cells:
             raise _not_a(words, column, where, fits, "true or false") from None
         return Cells(kind, np.array(values, dtype=np.int64), missing)
     numbers = ["0" if empty else word for word, empty in zip(words, missing, strict=True)]
+    if any(_UNDERSCORE in number for number in numbers):
+        raise _not_a(words, column, where, _is_number, "a number")
     if kind == "integer":
         try:
             return Cells(kind, np.array([int(n) for n in numbers], dtype=np.int64), missing)
@@ -158,7 +164,7 @@ def _all_numbers(words: list[str], kind: str) -> Cells | None:
         values = np.array(words, dtype=np.int64 if kind == "integer" else np.float64)
     except (ValueError, OverflowError):
         return None
-    if not np.isfinite(values).all():
+    if not np.isfinite(values).all() or _UNDERSCORE in "".join(words):
         return None
     return Cells(kind, values, np.zeros(len(words), dtype=bool))
 
@@ -168,7 +174,7 @@ def _is_number(word: str) -> bool:
         float(word)
     except ValueError:
         return False
-    return True
+    return _UNDERSCORE not in word
 
 
 def _not_a(words, column, where, fits, what) -> DataError:

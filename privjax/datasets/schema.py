@@ -60,14 +60,14 @@ def learn_schema(
     table: Table,
     *,
     utility: str,
-    private: str | Sequence[str],
+    private: Sequence[str],
     features: Sequence[str] | None,
     kinds: Mapping[str, str],
     missing: str,
     allow_private_features: bool,
 ) -> Schema:
     """Reads the table once and decides how it is to be encoded; see ``from_table``."""
-    privates = expand(table, (private,) if isinstance(private, str) else private)
+    privates = expand(table, private)
     features = None if features is None else expand(table, features)
     chosen = _choose_features(table, utility, privates, features, allow_private_features)
     if missing not in ("refuse", "drop", "impute"):

@@ -1,6 +1,7 @@
 """Tables read in blocks of rows: CSV, Parquet, DataFrame; arrays have a file of their own."""
 
 import csv
+import itertools
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -29,7 +30,8 @@ def open_table(
         or a pandas DataFrame.
       block_rows: Rows held in memory at a time.
       categories: Columns to be read as text whatever they look like.
-      wanted: The arrays of an NPZ or a folder that are used; by default all.
+      wanted: The arrays of an NPZ or a folder, or the columns of a Parquet file, that are used; by
+        default all.
       delimiter: Of a CSV; by default the likeliest of comma, semicolon and tab.
 
     Returns:
@@ -48,7 +50,7 @@ def open_table(
     if path.is_dir() or ending == ".npz":
         return array_table(path, block_rows, wanted)
     if ending == ".parquet":
-        return _parquet_table(path, block_rows)
+        return _parquet_table(path, block_rows, wanted)
     if ending in (".csv", ".tsv", ".txt"):
         return _csv_table(path, block_rows, frozenset(categories), delimiter)
     raise DataError(f"{path} is not a CSV, Parquet or NPZ file or a folder of npy files.")
@@ -57,10 +59,16 @@ def open_table(
 def _csv_table(path: Path, block_rows: int, categories: frozenset, delimiter: str | None) -> Table:
     with path.open(encoding="utf-8-sig", errors="replace", newline="") as handle:
         first = handle.readline()
-    if not first.strip():
-        raise DataError(f"{path}, line 1: the names of the columns are missing.")
-    mark = delimiter or max(",;\t", key=first.count)
-    columns = tuple(name.strip() for name in next(csv.reader([first], delimiter=mark)))
+        if not first.strip():
+            raise DataError(f"{path}, line 1: the names of the columns are missing.")
+        if "\ufffd" in first:
+            raise DataError(f"{path}, line 1: not UTF-8 text.")
+        mark = delimiter or max(",;\t", key=first.count)
+        try:  # a name in quotes may go on in the next line
+            header = next(csv.reader(itertools.chain([first], handle), delimiter=mark, strict=True))
+        except csv.Error as error:
+            raise DataError(f"{path}, line 1: {error}.") from error
+    columns = tuple(name.strip() for name in header)
     check_names(str(path), columns)
 
     def blocks() -> Iterator[Block]:
@@ -107,7 +115,7 @@ def _csv_rows(path: Path, mark: str, width: int, block_rows: int):
         yield rows, lines
 
 
-def _parquet_table(path: Path, block_rows: int) -> Table:
+def _parquet_table(path: Path, block_rows: int, wanted: Sequence[str] | None) -> Table:
     parquet = need("pyarrow.parquet")
     broken = (OSError, need("pyarrow").ArrowException)
     try:
@@ -116,15 +124,16 @@ def _parquet_table(path: Path, block_rows: int) -> Table:
     except Exception as error:  # pyarrow has its own tree of errors
         raise DataError(f"{path} is truncated or corrupt ({error}): get it again.") from error
     check_names(str(path), columns)
+    used = [name for name in columns if wanted is None or name in set(wanted)]
 
     def blocks() -> Iterator[Block]:
         start = 0
         try:
             with parquet.ParquetFile(path, page_checksum_verification=True) as file:
-                for batch in file.iter_batches(batch_size=block_rows):
+                for batch in file.iter_batches(batch_size=block_rows, columns=used):
                     arrays = [_arrow_values(column) for column in batch.columns]
                     cells = {
-                        name: typed_cells(values, name) for name, values in zip(columns, arrays, strict=True)
+                        name: typed_cells(values, name) for name, values in zip(used, arrays, strict=True)
                     }
                     yield Block(cells, row_namer(str(path), start), batch.num_rows)
                     start += batch.num_rows
@@ -156,7 +165,13 @@ def _frame_table(frame: Any, block_rows: int) -> Table:
             }
             yield Block(cells, row_namer("the DataFrame", start), len(part))
 
-    return Table("the DataFrame", columns, blocks)
+    coded = tuple(n for n, dtype in zip(columns, frame.dtypes, strict=True) if _is_coded(dtype))
+    return Table("the DataFrame", columns, blocks, coded)
+
+
+def _is_coded(dtype: Any) -> bool:
+    categories = getattr(dtype, "categories", None)
+    return categories is not None and categories.dtype.kind in "iu"
 
 
 def _series_values(series: Any) -> np.ndarray:

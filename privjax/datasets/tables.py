@@ -107,8 +107,9 @@ def from_table(
 ) -> Dataset:
     """Makes a data set of the user's own table.
 
-    Text and booleans are classes; whole numbers are classes in a label and quantities in a
-    feature; other numbers are quantities. A text feature becomes one column per class.
+    Text and booleans are classes; whole numbers are classes in a label, and quantities in a feature
+    unless the table itself calls the column categorical; other numbers are quantities. A feature of
+    classes becomes one column per class.
 
     Args:
       source: A CSV, Parquet or NPZ file, a folder of npy files, or a pandas DataFrame.
@@ -178,8 +179,8 @@ def from_table(
                 source,
                 seed,
                 utility=utility,
-                private=private if isinstance(private, str) else list(private),
-                features=None if features is None else list(features),
+                private=list(_names(private)),
+                features=None if features is None else list(_names(features)),
                 kinds=dict(kinds or {}),
                 missing=missing,
                 allow_private_features=allow_private_features,
@@ -202,8 +203,11 @@ def _again(source: Any, seed: int, **arguments: Any) -> dict[str, Any] | None:
 
 def _open(source: Any, block_rows: int, delimiter: str | None, **rules) -> tuple[Table, Schema]:
     """Opens a table and reads it once; ``rules`` are those of ``learn_schema``."""
-    private = rules["private"]
-    labels = (rules["utility"], *((private,) if isinstance(private, str) else private))
+    rules["utility"] = str(rules["utility"])
+    rules["private"] = _names(rules["private"])
+    rules["features"] = None if rules["features"] is None else _names(rules["features"])
+    rules["kinds"] = {str(name): kind for name, kind in rules["kinds"].items()}
+    labels = (rules["utility"], *rules["private"])
     table = open_table(
         source,
         block_rows=block_rows,
@@ -211,4 +215,10 @@ def _open(source: Any, block_rows: int, delimiter: str | None, **rules) -> tuple
         wanted=None if rules["features"] is None else (*labels, *rules["features"]),
         delimiter=delimiter,
     )
+    rules["kinds"] = {name: "category" for name in table.coded} | rules["kinds"]
     return table, learn_schema(table, **rules)
+
+
+def _names(given: Any) -> tuple[str, ...]:
+    """One column or several; a DataFrame may call them by numbers."""
+    return (str(given),) if isinstance(given, (str, int)) else tuple(str(name) for name in given)

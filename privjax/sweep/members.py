@@ -2,6 +2,7 @@
 
 import functools
 import hashlib
+import operator
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -13,6 +14,8 @@ from privjax import datasets
 from privjax.datasets import Dataset
 from privjax.networks import Networks
 from privjax.train import Hyperparameters, Objective, TrainConfig, TrainData, hyperparameters, prepare
+
+_LARGEST = float(np.finfo(np.float32).max)
 
 
 class Member(NamedTuple):
@@ -50,17 +53,23 @@ class Group(NamedTuple):
 
 def make_members(privacy_weights: Sequence[Any], seeds: Sequence[int]) -> list[Member]:
     """Every weight for the first seed, then for the next: points 0, 1, ... of the sweep."""
-    weights, seeds = list(privacy_weights), [int(seed) for seed in seeds]
+    try:
+        seeds = [operator.index(seed) for seed in seeds]
+        weights = [jax.tree.map(float, w, is_leaf=lambda leaf: leaf is None) for w in privacy_weights]
+    except TypeError:
+        raise TypeError(
+            "privacy_weights must be a list of numbers and seeds a list of whole numbers, got "
+            f"{privacy_weights!r} and {seeds!r}."
+        ) from None
     if not weights or not seeds:
         raise ValueError("privacy_weights and seeds must each hold at least one number.")
     if len(set(seeds)) < len(seeds):
         raise ValueError(f"seeds must differ, got {seeds}.")
     for number in jax.tree.leaves(weights):
-        if not np.isfinite(number) or number < 0:
-            raise ValueError(f"privacy_weights must be finite and not negative, got {number}.")
+        if not 0 <= number <= _LARGEST:
+            raise ValueError(f"privacy_weights must be finite (as float32) and not negative, got {number}.")
     if min(seeds) < 0 or max(seeds) >= 2**32:
         raise ValueError(f"seeds must lie between 0 and 2^32 - 1, got {seeds}.")
-    weights = [jax.tree.map(float, weight) for weight in weights]
     pairs = [(weight, seed) for seed in seeds for weight in weights]
     return [Member(point, weight, seed) for point, (weight, seed) in enumerate(pairs)]
 

@@ -40,7 +40,11 @@ class Encoder(NamedTuple):
 
     def __call__(self, x: ArrayLike) -> np.ndarray:
         """Releases z [n, d] for rows x of the data set."""
-        return apply_to_rows(self.networks.private, {"private": self.params}, x)
+        x = np.asarray(x)
+        if x.ndim < 2 or x.shape[-1] != len(self.shift):
+            raise ValueError(f"x must be rows of {len(self.shift)} features, got shape {x.shape}.")
+        rows = x if len(x) else np.zeros((1, *x.shape[1:]))  # networks do not know what to do with none
+        return apply_to_rows(self.networks.private, {"private": self.params}, rows)[: len(x)]
 
 
 def final_tree(state: Any, history: Any, dataset: Dataset) -> dict[str, Any]:
@@ -193,6 +197,8 @@ def load_encoder(workdir: PathLike, point: int, *, networks: Networks | None = N
 def _no_such_point(workdir: PathLike, point: int) -> str:
     path = Path(workdir) / "members"
     done = sorted(int(p.stem.rpartition("-")[2]) for p in path.glob("point-*.json"))
+    if point in done:
+        return f"what {workdir} keeps of point {point} is damaged: the same sweep again mends it."
     have = f"it has {_ranges(done)}" if done else "it has none yet"
     return f"{workdir} has no finished point {point}: {have}."
 

@@ -18,6 +18,7 @@ from privjax.sweep.results import Encoder, PathLike, load_encoder
 from privjax.sweep.trainer import Settings, Trainer
 from privjax.sweep.workdir import (
     SCHEMA,
+    as_json,
     describe_data,
     describe_networks,
     describe_objective,
@@ -112,6 +113,7 @@ def sweep(
     if num_epochs is not None and num_epochs < 1:
         raise ValueError(f"num_epochs must be at least 1, got {num_epochs}.")
     members = make_members(privacy_weights, seeds)
+    seeds = list(dict.fromkeys(member.seed for member in members))
     load = make_loader(data)
     hashes = [load(seed).content_hash for seed in seeds]
     first = load(seeds[0])
@@ -124,23 +126,25 @@ def sweep(
         together=chunking.make_plan(len(members), chunk_size, devices).width > 1,
     )
     group = next(groups)
-    config = {
-        "schema": SCHEMA,
-        "versions": versions(),
-        "objective": describe_objective(objective),
-        "networks": describe_networks(group.config.networks),
-        "privacy_weights": list(privacy_weights),
-        "seeds": [int(seed) for seed in seeds],
-        "rates": rates,
-        "batch_size": batch_size,
-        "num_epochs": num_epochs,
-        "data": {
-            "name": first.name,
-            "content_hash": content_hash(hashes),
-            "splits": dict(zip(map(str, seeds), hashes, strict=True)),
-            "features": first.x.shape[-1],
-        },
-    }
+    config = as_json(
+        {
+            "schema": SCHEMA,
+            "versions": versions(),
+            "objective": describe_objective(objective),
+            "networks": describe_networks(group.config.networks),
+            "privacy_weights": [member.privacy_weight for member in members if member.seed == seeds[0]],
+            "seeds": seeds,
+            "rates": rates,
+            "batch_size": batch_size,
+            "num_epochs": num_epochs,
+            "data": {
+                "name": first.name,
+                "content_hash": content_hash(hashes),
+                "splits": dict(zip(map(str, seeds), hashes, strict=True)),
+                "features": first.x.shape[-1],
+            },
+        }
+    )
     most = objective.schedule.max_epochs
     settings = Settings(
         until=most if num_epochs is None else min(num_epochs, most),

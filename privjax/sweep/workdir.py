@@ -41,7 +41,6 @@ def opened(folder: Path, config: Mapping[str, Any]) -> Iterator[None]:
 
 def _check_config(folder: Path, config: Mapping[str, Any]) -> None:
     path = folder / "config.json"
-    config = json.loads(json.dumps(config))  # tuples to lists, as they will be read back
     if not path.exists():
         if jax.process_index() == 0:
             others = [p.name for p in folder.iterdir() if not p.name.startswith(".")]
@@ -81,7 +80,12 @@ def read_json(path: Path) -> Any:
     except FileNotFoundError:
         raise FileNotFoundError(f"{path} is not there: is {path.parent} the workdir of a sweep?") from None
     except (ValueError, OSError) as error:
-        raise ValueError(f"{path} cannot be read ({error}): restore it, or sweep again.") from None
+        raise ValueError(f"{path} cannot be read ({error}): restore it, or sweep elsewhere.") from None
+
+
+def as_json(value: Any) -> Any:
+    """The same as it will be read back: tuples are lists, and NumPy's numbers Python's."""
+    return json.loads(json.dumps(value, default=lambda number: number.item()))
 
 
 def versions() -> dict[str, str]:
@@ -94,10 +98,8 @@ def describe_data(data: Dataset) -> dict[str, Any]:
 
     Not part of what makes a sweep this sweep, as files may move: `content_hash` is.
     """
-    kept = {key: data.provenance.get(key) for key in ("again", "columns", "private")}
-    known = json.loads(json.dumps(kept, default=lambda number: number.item()))  # options may be NumPy's
     return {
-        **known,
+        **as_json({key: data.provenance.get(key) for key in ("again", "columns", "private")}),
         "shape": list(data.x.shape[1:]),
         "rows": {part: len(rows) for part, rows in data.split._asdict().items()},
         "feature_names": list(data.feature_names),
@@ -111,9 +113,10 @@ def describe_objective(objective: Objective) -> dict[str, Any]:
     """An objective as JSON: enough to see that two differ."""
     fields = objective._asdict()
     loss = fields.pop("privacy_loss")
+    loss = getattr(loss, "func", loss)  # of a partial
     return {
         **{k: v for k, v in fields.items() if isinstance(v, (str, int, float, bool))},
-        "privacy_loss": f"{loss.__module__}.{loss.__qualname__}",
+        "privacy_loss": f"{loss.__module__}.{getattr(loss, '__qualname__', type(loss).__qualname__)}",
         "settings": {name: repr(value) for name, value in objective.settings},
         "schedule": objective.schedule._asdict(),
     }

@@ -3,6 +3,7 @@
 import json
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from privjax.audit import audit
@@ -108,6 +109,46 @@ def test_continuous_variables_with_holes_and_constants():
     assert report.attributes["b"].adversary() is None  # R^2 of a constant is not defined, and not 0
 
 
+def test_a_score_that_cannot_be_had_is_told():
+    report = audit(Z, Z[:, 0], TEST, np.ones(30), adversaries="ridge")
+    assert report.attributes["s"].adversary() is None
+    assert any("does not change among the test rows" in note for note in report.attributes["s"].notes)
+    assert audit(Z, Z[:, 0], TEST, TEST[:, 0], adversaries="ridge").attributes["s"].notes == ()
+
+
+def test_the_size_of_a_release_hides_nothing():
+    some = ["linear_svm", "quadratic"]
+    usual = audit(Z, S, TEST, S[:30], adversaries=some)
+    for factor in (1e35, 1e-300):
+        scaled = audit(Z * factor, S, TEST * factor, S[:30], adversaries=some)
+        assert scaled.adversary_accuracy == usual.adversary_accuracy > 0.6
+        assert scaled.strongest == usual.strongest
+    complete(audit(Z * 1e-300, S, np.full((30, 4), 1e308), S[:30], adversaries=some))
+
+
+def test_tables_are_read_column_by_column():
+    frames = [pd.DataFrame({"user": s, "age": z[:, 0]}) for s, z in ((S, Z), (S[:30], TEST))]
+    report = audit(pd.DataFrame(Z).astype(object), frames[0], TEST, frames[1], adversaries="fast")
+    alone = audit(Z, S, TEST, S[:30], adversaries="fast")
+    assert report.attributes["user"].discrete
+    assert not report.attributes["age"].discrete
+    assert report.attributes["user"].adversary() == pytest.approx(alone.adversary_accuracy, abs=0.15)
+    assert report.attributes["age"].adversary() > 0.8
+
+
+def test_labels_of_two_types_are_told():
+    mixed = np.array(["ann", None, "bob"], dtype=object)
+    names = np.array(["ann", "cid", "bob"])
+    for train, test in ((mixed[S], names[S[:30]]), (names[S], mixed[S[:30]])):
+        with pytest.raises(TypeError, match="s has labels that cannot be compared"):
+            audit(Z, train.astype(object), TEST, test.astype(object), adversaries="linear_svm")
+
+
+def test_as_many_classes_as_rows():
+    report = complete(audit(Z, np.arange(60), TEST, np.arange(30), adversaries=["random_forest", "logistic"]))
+    assert all(attack.failed is None for attack in attacks(report))
+
+
 def test_an_attacker_that_fails_does_not_stop_the_others():
     class Broken:
         def fit(self, z, s):
@@ -116,10 +157,12 @@ def test_an_attacker_that_fails_does_not_stop_the_others():
         def get_params(self, deep=True):
             return {}
 
-    report = complete(audit(Z, S, TEST, S[:30], adversaries={"linear_svm_of_mine": Broken(), "ok": _tree()}))
+    mine = [("linear_svm", Broken()), ("ok", _tree()), "linear_svm"]
+    report = complete(audit(Z, S, TEST, S[:30], adversaries=mine))
     by_name = {a.name: a for a in attacks(report)}
-    assert "no licence" in by_name["linear_svm_of_mine"].failed
+    assert "no licence" in by_name["linear_svm"].failed
     assert by_name["ok"].value("accuracy") > 0.6
+    assert by_name["linear_svm_2"].value("accuracy") == report.adversary_accuracy
     assert "failed: RuntimeError: no licence" in str(report)
 
 

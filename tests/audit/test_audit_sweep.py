@@ -127,7 +127,7 @@ def test_killed_and_started_again(workdir):
         [sys.executable, "-c", KILLED, str(folder)], stderr=subprocess.PIPE, stdout=subprocess.DEVNULL
     )
     try:
-        deadline = time.monotonic() + 120
+        deadline = time.monotonic() + 600
         while not (folder / "audit" / "point-0.json").exists():
             assert process.poll() is None, process.stderr.read()
             assert time.monotonic() < deadline

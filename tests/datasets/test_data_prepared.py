@@ -77,7 +77,7 @@ def damaged(sound, tmp_path):
 @pytest.mark.parametrize("moment", ["records", "gather", "write", "between", "publish"])
 def test_a_killed_preparation_never_loads(moment, sound, shared_data, tmp_path):
     process = child(moment, tmp_path / "data", shared_data, tmp_path / "log")
-    process.communicate(timeout=60)
+    process.communicate(timeout=600)
     assert process.returncode == -9
     assert not is_prepared(YALEB, tmp_path / "data")
     assert not next(row for row in describe(data_dir=tmp_path / "data") if row.name == "yaleb")[5]
@@ -89,7 +89,7 @@ def test_a_killed_preparation_never_loads(moment, sound, shared_data, tmp_path):
 
 def test_processes_that_prepare_at_once(sound, shared_data, tmp_path):
     processes = [child("slow", tmp_path / "data", shared_data, tmp_path / "log") for _ in range(3)]
-    hashes = [process.communicate(timeout=90)[0].strip() for process in processes]
+    hashes = [process.communicate(timeout=600)[0].strip() for process in processes]
     assert hashes == [sound[1]] * 3
     assert (tmp_path / "log").read_text() == "prepared\n"  # one did the work, two waited
 

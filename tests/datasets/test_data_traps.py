@@ -1,5 +1,7 @@
 """Tables that look sound and would give wrong labels or empty columns without a word."""
 
+from decimal import Decimal
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -134,7 +136,7 @@ def test_a_text_that_tells_rows_apart_is_no_feature(tmp_path):
 
 
 def test_cells_that_hold_arrays_are_refused():
-    with pytest.raises(DataError, match="column 'b' mixes text with ndarray"):
+    with pytest.raises(DataError, match="column 'b' holds ndarray"):
         from_table(made(b=[np.arange(2)] * ROWS), **ASK)
 
 
@@ -151,3 +153,52 @@ def test_a_wide_table_is_opened_at_once():
     start = time.process_time()
     assert from_table(frame, features=names, **ASK).x.shape == (4, 3000)
     assert time.process_time() - start < 2.0
+
+
+def test_a_name_with_an_underscore_is_no_number(tmp_path):
+    months = "".join(f"2020_0{i % 3},{i},{'uv'[i % 2]},{i % 3}\n" for i in range(12))
+    path = tmp_path / "t.csv"
+    path.write_text("month,b,y,s\n" + months)
+    data = from_table(path, **ASK)
+    assert data.feature_names == ("month=2020_00", "month=2020_01", "month=2020_02", "b")
+    path.write_text("month,b,y,s\n" + months.replace("2020_02,5,", "2020_02,1_5,"))
+    with pytest.raises(DataError, match=r"t\.csv, line 7: '1_5' in column 'b' is not a number"):
+        from_table(path, **ASK)
+
+
+def test_a_heading_may_run_over_lines_and_must_be_text(tmp_path):
+    rows = "".join(f"{i},{i * i},{'uv'[i % 2]},{i % 3}\n" for i in range(12))
+    path = tmp_path / "t.csv"
+    path.write_text('"steps\na day",b,y,s\n' + rows)
+    assert from_table(path, **ASK).feature_names == ("steps\na day", "b")
+    path.write_text('"steps,b,y,s\n' + rows)
+    with pytest.raises(DataError, match=r"t\.csv, line 1: unexpected end of data"):
+        from_table(path, **ASK)
+    path.write_text("a,b,y,s\n" + rows, encoding="utf-16")
+    with pytest.raises(DataError, match=r"t\.csv, line 1: not UTF-8 text"):
+        from_table(path, **ASK)
+
+
+def test_whole_numbers_that_pandas_calls_categories_are_classes():
+    codes = np.arange(12) % 4
+    frame = pd.DataFrame({"job": codes, "y": codes % 2, "s": np.arange(12) % 3})
+    assert from_table(frame, **ASK).feature_names == ("job",)
+    coded = frame.astype({"job": "category"})
+    assert from_table(coded, **ASK).feature_names == ("job=0", "job=1", "job=2", "job=3")
+    assert from_table(coded, kinds={"job": "continuous"}, **ASK).feature_names == ("job",)
+
+
+def test_columns_may_be_numbered_and_one_feature_named_alone():
+    frame = pd.DataFrame(np.stack([np.arange(12) ** 2, np.arange(12) % 2, np.arange(12) % 3], axis=1))
+    data = from_table(frame, utility=1, private=2)
+    assert (data.feature_names, data.s_names) == (("0",), ("0", "1", "2"))
+    named = frame.rename(columns={0: "age", 1: "y", 2: "s"})
+    assert from_table(named, features="age", **ASK).feature_names == ("age",)
+
+
+def test_decimals_are_numbers_and_other_objects_are_not():
+    frame = pd.DataFrame({"a": np.arange(12), "y": np.arange(12) % 2, "s": np.arange(12) % 3})
+    exact = frame.assign(a=[Decimal(i) / 4 for i in range(12)])
+    np.testing.assert_allclose(from_table(exact, scale="none", **ASK).x[:, 0], np.arange(12) / 4)
+    with pytest.raises(DataError, match="column 'a' holds list: turn it into text or numbers"):
+        from_table(frame.assign(a=[[1]] * 12), **ASK)
