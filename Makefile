@@ -9,7 +9,7 @@ demo: .venv/.demo
 	$(BIN)/python experiments/demo.py
 
 test: .venv/.dev
-	$(BIN)/python -m pytest -n $(WORKERS)
+	PRIVJAX_SMALL=1 $(BIN)/python -m pytest -n $(WORKERS) --nbmake --nbmake-timeout=900
 
 lint: .venv/.dev
 	$(BIN)/ruff check .

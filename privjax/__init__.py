@@ -1,7 +1,10 @@
 """Release z instead of x: keep what a service needs, lose what it must not know."""
 
+from typing import TYPE_CHECKING, Any
+
 from privjax import baselines, datasets
 from privjax.audit import AuditReport, Curve, audit, audit_sweep, pareto
+from privjax.export import export, release
 from privjax.independence import Confidence, privacy_confidence
 from privjax.kernels import (
     gaussian,
@@ -26,8 +29,12 @@ from privjax.losses import (
     wdn_privacy_loss,
 )
 from privjax.networks import Networks, cnn_networks, nn_networks, scnn_networks
+from privjax.report import report
 from privjax.sweep import Encoder, SweepResult, load_encoder, load_history, load_results, sweep
 from privjax.train import FitResult, Objective, fit, make_objective
+
+if TYPE_CHECKING:
+    from privjax.estimator import PrivacyTransformer
 
 __all__ = [
     "AuditReport",
@@ -38,6 +45,7 @@ __all__ = [
     "FourierFeatures",
     "Networks",
     "Objective",
+    "PrivacyTransformer",
     "SweepResult",
     "audit",
     "audit_sweep",
@@ -45,6 +53,7 @@ __all__ = [
     "cnn_networks",
     "datasets",
     "discriminant_information",
+    "export",
     "fit",
     "gaussian",
     "gaussian_mixture",
@@ -66,6 +75,8 @@ __all__ = [
     "polynomial",
     "privacy_confidence",
     "random_fourier_features",
+    "release",
+    "report",
     "rff_mmd_loss",
     "scnn_networks",
     "sweep",
@@ -73,3 +84,12 @@ __all__ = [
     "wdn_privacy_loss",
 ]
 __version__ = "0.1.0"
+
+
+def __getattr__(name: str) -> Any:
+    """Imports the scikit-learn front when it is asked for: scikit-learn takes a second, and pandas along."""
+    if name == "PrivacyTransformer":
+        from privjax.estimator import PrivacyTransformer
+
+        return PrivacyTransformer
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -26,6 +26,9 @@ ROOMS = {
     "datasets": {"files"},
     "sweep": {"files", "progress", "datasets", "networks", "train"},
     "audit": {"files", "progress", "independence", "networks", "datasets", "sweep"},
+    "export": {"files", "progress", "datasets", "networks", "sweep"},
+    "report": {"files", "audit", "export", "sweep"},
+    "estimator": {"files", "export", "networks", "sweep", "train"},
 }
 NO_JAX = ("datasets", "audit")
 HEAVY = (
@@ -35,7 +38,10 @@ HEAVY = (
     "torch",
     "matplotlib",
     "ml_collections",
+    "onnx",
     "onnxruntime",
+    "plotly",
+    "typer",
 )
 
 
@@ -176,7 +182,7 @@ def test_public_names():
         assert getattr(privjax, name).__doc__, name
     promised = """mmd_loss rff_mmd_loss kdi_loss wdn_privacy_loss wdn_discriminator_loss lsdn_privacy_loss
         lsdn_discriminator_loss orthonormality_penalty discriminant_information privacy_confidence sweep
-        load_results load_encoder audit audit_sweep pareto""".split()
+        load_results load_encoder audit audit_sweep pareto export release report PrivacyTransformer""".split()
     assert not set(promised) - set(privjax.__all__)
     assert (PACKAGE / "py.typed").exists()
 
