@@ -192,6 +192,27 @@ def _point(rows: list[dict[str, Any]]) -> Point:
     return Point(rows[0]["weight"], utility, leakage, strongest, *held_out)
 
 
+def best_on_validation(members: Sequence[Mapping[str, Any]], *, attribute: str | None = None) -> Any:
+    """Of members, such as the seeds of one weight, the one to use.
+
+    Args:
+      members: records of `results["members"]`.
+      attribute: as for `pareto`.
+
+    Returns:
+      The record with the largest utility minus leakage on validation rows; before all that have none, one
+      that was audited at least.
+    """
+
+    def worth(member: Mapping[str, Any]) -> tuple[bool, float]:
+        row = _row(member, attribute)
+        if row is None or row["validation_utility"] is None or row["validation_leakage"] is None:
+            return row is not None, -math.inf
+        return True, row["validation_utility"] - row["validation_leakage"]
+
+    return max(members, key=worth)
+
+
 def mean_over_seeds(values: Sequence[float]) -> Mean:
     """The mean and its interval by Student's t, as seeds are few."""
     from scipy.stats import t

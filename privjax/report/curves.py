@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from privjax.audit.pareto import Mean, Point, pareto
+from privjax.audit.pareto import Mean, Point, best_on_validation, pareto
 
 LOWEST_R2 = -0.25  # an R^2 far below 0 says no more than that, and would flatten the rest of a chart
 
@@ -32,7 +32,7 @@ def make_attribute(
     curve = next(iter(pareto(results, attribute=name).values()))
     keys = [_key(group[0]["privacy_weight"]) for group in groups]
     place = [keys.index(_key(point.privacy_weight)) for point in curve.points]
-    picks = [_pick(group, name) for group in groups]
+    picks = [best_on_validation(group, attribute=name)["point"] for group in groups]
     operating = curve.operating_point()
     audits = [m["audit"]["attributes"][name] for group in groups for m in group if m.get("audit")]
     score = "accuracy" if audits[0]["kind"] == "discrete" else "r2"
@@ -95,18 +95,6 @@ def _with_interval(mean: Mean, least: float) -> list[float]:
         return [mean.value]
     low, high = mean.interval
     return [mean.value, max(low, min(least, mean.value)), min(high, max(1.0, mean.value))]
-
-
-def _pick(group: Sequence[Mapping[str, Any]], name: str) -> int:
-    """Of the seeds of one weight the one with the largest utility minus leakage on validation rows."""
-
-    def worth(member: Mapping[str, Any]) -> tuple[bool, float]:
-        alone = next(iter(pareto({"members": [member]}, attribute=name).values())).points
-        if not alone or alone[0].validation_utility is None or alone[0].validation_leakage is None:
-            return bool(alone), float("-inf")
-        return True, alone[0].validation_utility.value - alone[0].validation_leakage.value
-
-    return max(group, key=worth)["point"]
 
 
 def _mean(values: Iterable[float | None]) -> float | None:

@@ -156,6 +156,8 @@ def load_results(workdir: PathLike) -> dict[str, Any]:
     if not isinstance(results, dict) or results.get("schema") != SCHEMA:
         schema = results.get("schema") if isinstance(results, dict) else None
         raise ValueError(f"{path} has schema {schema}, this version of privjax reads schema {SCHEMA}.")
+    if not isinstance(results.get("members"), list) or not isinstance(results.get("data"), dict):
+        raise ValueError(f"{path} is damaged, it has no members or no data: sweep again in this folder.")
     return results
 
 
