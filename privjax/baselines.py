@@ -90,8 +90,7 @@ def duca(
     """
     x = _rows(x)
     num_features = _checked_width(num_features, x)
-    if rho <= 0:
-        raise ValueError(f"rho must be positive, got {rho}.")
+    _check_ridge(rho)
     mean = x.mean(0)
     centred = x - mean
     utility = centred.T @ _label_matrix("y", y, len(x))
@@ -109,28 +108,29 @@ def linear_erasure(x: ArrayLike, p: ArrayLike, *, tolerance: float = 1e-6) -> Li
 
     z = x - S^(1/2) Q S^(-1/2) (x - mean) with S the covariance of x and Q the projection on the
     columns of S^(-1/2) Cov(x, p). Then Cov(z, p) = 0, all that linear predictors live on, and of
-    all such maps this one moves x least in mean square.
+    all such maps this one moves x least in mean square. The units of x and p do not matter.
 
     Args:
       x: rows [n, ...].
       p: private labels [n], or a matrix [n, l].
-      tolerance: directions whose standard deviation is below this share of the largest count as
-        constant, and are kept as they are.
+      tolerance: directions of the standardised x whose standard deviation is below this share of the
+        largest count as constant, and are released as such.
     """
     x = _rows(x)
     mean = x.mean(0)
-    centred = x - mean
-    values, vectors = np.linalg.eigh(centred.T @ centred / len(x))
+    rows, scale = _standardised(x)
+    values, vectors = np.linalg.eigh(rows.T @ rows / len(x))
     deviations = np.sqrt(np.maximum(values, 0.0))
     kept = deviations > tolerance * deviations.max()
     vectors, deviations = vectors[:, kept], deviations[kept]
     # In whitened coordinates: the directions that covary with p.
-    labels = _label_matrix("p", p, len(x))
-    covariance = (centred @ vectors / deviations).T @ (labels - labels.mean(0)) / len(x)
+    labels, _ = _standardised(_label_matrix("p", p, len(x)))
+    covariance = (rows @ vectors / deviations).T @ labels / len(x)
     left, strengths, _ = np.linalg.svd(covariance, full_matrices=False)
     left = left[:, strengths > tolerance]
-    removed = (vectors * deviations) @ left @ left.T @ (vectors / deviations).T
-    return LinearEncoder(np.eye(x.shape[1]) - removed.T, mean, mean)
+    rest = np.eye(len(deviations)) - left @ left.T
+    weights = (vectors / deviations) @ rest @ (vectors * deviations).T
+    return LinearEncoder(weights / scale[:, None] * scale, mean, mean)
 
 
 def duca_mmd(
@@ -168,9 +168,10 @@ def duca_mmd(
     """
     x = _rows(x)
     num_features = _checked_width(num_features, x)
-    labels = np.asarray(p)
-    if labels.ndim != 1 or not np.issubdtype(labels.dtype, np.integer):
+    _check_ridge(rho)
+    if np.ndim(p) != 1 or np.issubdtype(np.asarray(p).dtype, np.floating):
         raise TypeError("p must be integer labels [n]: MMD compares groups of rows.")
+    groups = _label_matrix("p", p, len(x))
     mean = x.mean(0)
     key, draw = jax.random.split(jax.random.key(seed))
     # Orthonormal columns at first: z then starts at the scale of x.
@@ -179,11 +180,11 @@ def duca_mmd(
         w,
         jnp.asarray(x - mean, jnp.float32),
         jnp.asarray(_label_matrix("y", y, len(x)), jnp.float32),
-        jnp.asarray(labels),
+        jnp.asarray(groups.argmax(1)),
         key,
         jnp.asarray([privacy_weight, rho, learning_rate], jnp.float32),
         kernel=gaussian_mixture() if kernel is None else kernel,
-        num_classes=int(labels.max()) + 1,
+        num_classes=groups.shape[1],
         batch_size=min(batch_size, len(x)),
         num_epochs=num_epochs,
     )
@@ -242,13 +243,32 @@ def _checked_width(num_features: int, x: np.ndarray) -> int:
     return num_features
 
 
+def _check_ridge(rho: float) -> None:
+    if not 0 < rho < np.inf:
+        raise ValueError(f"rho must be positive and finite, got {rho}.")
+
+
+def _standardised(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Columns of mean 0 and variance 1, and what they were divided by; 0 and 1 for constant columns."""
+    centred = x - x.mean(0)
+    scale = centred.std(0)
+    varies = scale > 1e-12 * np.abs(x).max(0)  # the mean of a constant is rounded
+    scale = np.where(varies, scale, 1.0)
+    return np.where(varies, centred, 0.0) / scale, scale
+
+
 def _label_matrix(name: str, labels: ArrayLike, n: int) -> np.ndarray:
     """Integer labels as one-hot rows; a matrix as it is."""
     labels = np.asarray(labels)
-    if len(labels) != n:
-        raise ValueError(f"{name} must have one row for each of the {n} rows of x, got {len(labels)}.")
+    if labels.ndim not in (1, 2) or len(labels) != n:
+        raise ValueError(f"{name} must have one row for each of the {n} rows of x, got shape {labels.shape}.")
     if labels.ndim == 2:
-        return labels.astype(np.float64)
-    if not np.issubdtype(labels.dtype, np.integer):
+        labels = labels.astype(np.float64)
+        if not np.isfinite(labels).all():
+            raise ValueError(f"{name} must be finite: drop or fill the rows with NaN or infinity.")
+        return labels
+    if labels.dtype != bool and not np.issubdtype(labels.dtype, np.integer):
         raise TypeError(f"{name} must be integer labels [n] or a matrix [n, k].")
-    return np.eye(int(labels.max()) + 1)[labels]
+    if labels.min() < 0:
+        raise ValueError(f"{name} holds the label {labels.min()}: number the classes from 0.")
+    return np.eye(int(labels.max()) + 1)[labels.astype(np.int64)]

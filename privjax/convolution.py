@@ -35,7 +35,7 @@ def convolve_and_pool(x: Array, kernel: Array, *, implementation: str = "auto") 
     image_bytes = h * w * (9 * c + kernel.shape[-1]) * x.dtype.itemsize
     block = max(1, min(n, _BLOCK_BYTES // image_bytes))
     # Blocks of even size, so that as little as possible is padding.
-    block = -(-n // -(-n // block))
+    block = max(1, -(-n // max(1, -(-n // block))))
     padded = jnp.pad(x, ((0, -n % block), (0, 0), (0, 0), (0, 0)))
     y = _blocked(padded.reshape(-1, block, h, w, c), kernel)
     return y.reshape(-1, *y.shape[2:])[:n]

@@ -6,13 +6,14 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
-from privjax.kernels import Kernel, gaussian_mixture, normalise, resolve, safe_sqrt
+from privjax.kernels import Kernel, check_kernel, gaussian_mixture, normalise, resolve, safe_sqrt
 from privjax.losses import discriminant_information, kdi_loss, mmd_loss, rff_mmd_loss
 from privjax.losses._gram import centred_kernel
-from privjax.losses._inputs import Rows, labels, matrix, rows
+from privjax.losses._inputs import Rows, as_array, labels, matrix, positive, rows
 from privjax.losses.kdi import ridge_at_least
 from privjax.losses.mmd import centred
 
@@ -55,21 +56,29 @@ def privacy_confidence(
       p: class labels [n], or a real matrix [n, l].
       key: a `jax.random` key.
       num_permutations: how many shuffles; the smallest possible p-value is 1 / (1 + num_permutations).
-      statistic: a function (z, p) -> scalar, large under dependence: a closed-form loss such as
+      statistic: a function (z, p) -> scalar, large under dependence, to which labels come as a one-hot
+        matrix: a closed-form loss such as
         `mmd_loss`, `kdi_loss` or `functools.partial(rff_mmd_loss, features=...)`, or one of your own. By
         default `mmd_loss` for classes and `kdi_loss` with rho = 1 for a continuous p, which sees what tells
         about the mean of p: add columns such as p^2 to p to look further. What depends on z
         alone is computed once for `mmd_loss` and `kdi_loss` (and `functools.partial` of them).
       num_classes: number of classes; needed with integer labels under jit.
     """
-    if num_permutations < 1:
-        raise ValueError(f"num_permutations must be at least 1, got {num_permutations}")
+    if not isinstance(num_permutations, (int, np.integer)) or num_permutations < 1:
+        raise ValueError(f"num_permutations must be an integer of at least 1, got {num_permutations}")
+    if statistic is not None and not callable(statistic):
+        raise TypeError(f"statistic must be a function (z, p) -> scalar, got {statistic!r}")
     batch = rows(z, None)
-    given = jnp.asarray(p)
+    given = as_array(p)
     if statistic is None:
         # At the ridge of training a regression interpolates a small sample, shuffled or not.
         statistic = mmd_loss if _discrete(given) else functools.partial(kdi_loss, rho=1.0)
     loss, options = _split(statistic)
+    # Inside the test they are traced, and can no longer be looked at.
+    if "rho" in options:
+        positive("rho", options["rho"])
+    if "kernel" in options:
+        check_kernel("kernel", options["kernel"])
     num_classes = options.pop("num_classes", num_classes)
     n, d = batch.z.shape
     prepared = loss in (mmd_loss, kdi_loss) and 4 * n * n <= CHUNK_BYTES and "weights" not in options

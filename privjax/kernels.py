@@ -13,6 +13,7 @@ from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 from jax.core import Tracer
 from jax.typing import ArrayLike
@@ -36,10 +37,10 @@ class Term:
     order: int = 1
 
     def tree_flatten(self):
-        """Arrays are leaves, Python numbers are structure."""
+        """Floats are structure, all else leaves: transformations put bools and ints there."""
         numbers = (self.scale, self.weight, self.offset)
-        leaves = tuple(v for v in numbers if not isinstance(v, (int, float)))
-        static = tuple(v if isinstance(v, (int, float)) else None for v in numbers)
+        leaves = tuple(v for v in numbers if not isinstance(v, float))
+        static = tuple(v if isinstance(v, float) else None for v in numbers)
         return leaves, (self.kind, static, self.order)
 
     @classmethod
@@ -60,6 +61,9 @@ class Kernel(NamedTuple):
         """The kernel matrix k(a_i, b_j) of the rows of two matrices (of one with itself)."""
         a = jnp.asarray(a)
         b = a if b is None else jnp.asarray(b)
+        dtype = jnp.result_type(a, b)
+        dtype = dtype if jnp.issubdtype(dtype, jnp.floating) else jnp.float32
+        a, b = a.astype(dtype), b.astype(dtype)
         if a.ndim != 2 or b.ndim != 2 or a.shape[1] != b.shape[1]:
             raise ValueError(f"a kernel takes two matrices of equal width, got {a.shape} and {b.shape}")
         if any(t.kind == "median" for t in self.terms):
@@ -80,7 +84,7 @@ def gaussian_mixture(bandwidths: Iterable[Scalar] | Array = (1.0, 2.0, 4.0, 8.0,
     Args:
       bandwidths: the sigma_t. Numbers that fall by powers of two share one exponential.
     """
-    if not hasattr(bandwidths, "__iter__") or getattr(bandwidths, "ndim", 1) == 0:
+    if not _is_sequence(bandwidths):
         raise ValueError("bandwidths must be a sequence; for a single one use gaussian(bandwidth)")
     scales = [_positive("bandwidths", s) for s in bandwidths]
     if not scales:
@@ -100,9 +104,9 @@ def laplacian(bandwidth: Scalar = 1.0) -> Kernel:
 
 def polynomial(order: int = 4, *, gamma: Scalar = 1.0) -> Kernel:
     """(1 + gamma a.b)^order: matches the moments of two distributions up to `order`."""
-    if not isinstance(order, int) or isinstance(order, bool) or order < 1:
+    if not isinstance(order, (int, np.integer)) or isinstance(order, bool) or order < 1:
         raise ValueError(f"order must be an integer of at least 1, got {order!r}")
-    return Kernel((Term("polynomial", _positive("gamma", gamma), order=order),))
+    return Kernel((Term("polynomial", _positive("gamma", gamma), order=int(order)),))
 
 
 def median_gaussian(multiples: Sequence[Scalar] = (1.0,)) -> Kernel:
@@ -110,6 +114,8 @@ def median_gaussian(multiples: Sequence[Scalar] = (1.0,)) -> Kernel:
 
     The median is that of `median_bandwidth`: of a subsample, floored, and a constant to the gradient.
     """
+    if not _is_sequence(multiples):
+        raise ValueError(f"multiples must be a sequence; for a single one write ({multiples!r},)")
     scales = [_positive("multiples", m) for m in multiples]
     if not scales:
         raise ValueError("multiples is empty: give at least one positive number")
@@ -120,6 +126,8 @@ def mixture(*kernels: Kernel, weights: Sequence[float] | None = None) -> Kernel:
     """Weighted sum of kernels; the default weights are equal and add up to one."""
     if not kernels:
         raise ValueError("mixture needs at least one kernel")
+    for kernel in kernels:
+        check_kernel("kernels", kernel)
     if weights is None:
         weights = [1.0 / len(kernels)] * len(kernels)
     if len(weights) != len(kernels):
@@ -128,6 +136,14 @@ def mixture(*kernels: Kernel, weights: Sequence[float] | None = None) -> Kernel:
     return Kernel(
         tuple(replace(t, weight=t.weight * f) for k, f in zip(kernels, factors, strict=True) for t in k.terms)
     )
+
+
+def check_kernel(name: str, kernel: Any) -> None:
+    """A kernel is a value of this module, not a function."""
+    if not isinstance(kernel, Kernel):
+        raise TypeError(
+            f"{name} must be a privjax kernel such as gaussian_mixture(), got {type(kernel).__name__}"
+        )
 
 
 def median_bandwidth(
@@ -140,6 +156,10 @@ def median_bandwidth(
     Rows of weight zero are left out; other weights only say that a row is there.
     """
     z = jax.lax.stop_gradient(jnp.asarray(z))
+    if z.ndim != 2:
+        raise ValueError(f"z must be a matrix [n, d], got shape {z.shape}")
+    if weights is not None and jnp.shape(weights) != z.shape[:1]:
+        raise ValueError(f"weights must have shape ({len(z)},), one per row of z, got {jnp.shape(weights)}")
     z = z.astype(jnp.promote_types(z.dtype, jnp.float32))
     n = z.shape[0]
     there = jnp.ones(n, bool) if weights is None else jnp.asarray(weights) > 0
@@ -386,9 +406,13 @@ def _scale(term: Term, dtype: Any) -> Any:
     return jax.lax.stop_gradient(jnp.asarray(term.scale)).astype(dtype)
 
 
+def _is_sequence(values: Any) -> bool:
+    return hasattr(values, "__iter__") and getattr(values, "ndim", 1) > 0
+
+
 def _positive(name: str, value: Any) -> Scalar:
     """A number checked now, or an array left to be traced (checked if it is concrete)."""
-    if isinstance(value, (int, float)) and not isinstance(value, bool):
+    if isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool):
         if not (value > 0 and math.isfinite(value)):
             raise ValueError(f"{name} must be positive and finite, got {value}")
         return float(value)

@@ -6,11 +6,14 @@ record, and so the same compiled training.
 """
 
 import functools
+import math
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from flax import linen as nn
 from jax import Array
 
@@ -103,7 +106,7 @@ class _Dense(nn.Module):
 
     @nn.compact
     def __call__(self, x, key=None, rate=0.0):
-        x = x.reshape(x.shape[0], -1)
+        x = x.reshape(x.shape[0], math.prod(x.shape[1:]))
         for width, layer_key in zip(self.widths, _layer_keys(key, len(self.widths)), strict=True):
             x = dropout(nn.relu(nn.Dense(width)(x)), key=layer_key, rate=rate)
         return nn.Dense(self.num_outputs)(x)
@@ -118,8 +121,8 @@ class _ConvolutionPool(nn.Module):
     @nn.compact
     def __call__(self, x):
         shape = (3, 3, x.shape[-1], self.filters)
-        kernel = self.param("kernel", nn.initializers.lecun_normal(), shape)
-        bias = self.param("bias", nn.initializers.zeros_init(), (self.filters,))
+        kernel = self.param("kernel", nn.initializers.lecun_normal(), shape, jnp.float32)
+        bias = self.param("bias", nn.initializers.zeros_init(), (self.filters,), jnp.float32)
         # A maximum commutes with adding a constant and with ReLU: both on a quarter of the size.
         return nn.relu(convolve_and_pool(x, kernel, implementation=self.implementation) + bias)
 
@@ -148,8 +151,8 @@ class _Projection(nn.Module):
     @nn.compact
     def __call__(self, h):
         shape = (h.shape[-1], self.num_features)
-        w = self.param("w", nn.initializers.orthogonal(), shape)
-        b = self.param("b", nn.initializers.zeros_init(), (self.num_features,))
+        w = self.param("w", nn.initializers.orthogonal(), shape, jnp.float32)
+        b = self.param("b", nn.initializers.zeros_init(), (self.num_features,), jnp.float32)
         return nn.relu(h @ w + b)
 
 
@@ -159,7 +162,7 @@ def _apply(module: nn.Module, params: Params, *args) -> Array:
 
 
 def _init(module: nn.Module, key: Array, *shape: int) -> Params:
-    return dict(module.init(key, jnp.zeros((1, *shape)))["params"])
+    return dict(module.init(key, jnp.zeros((1, *shape), jnp.float32))["params"])
 
 
 def _discriminator(num_private: int, widths: tuple[int, ...]):
@@ -178,6 +181,13 @@ def _widths(name: str, widths: Sequence[int], *, minimum: int = 0) -> tuple[int,
     if len(widths) < minimum or any(width < 1 for width in widths):
         raise ValueError(f"{name} must hold at least {minimum} positive widths, got {widths}.")
     return widths
+
+
+def _count(name: str, number: int, *, minimum: int = 1) -> int:
+    """A Python integer, also of one of NumPy's: settings are written as JSON."""
+    if operator.index(number) < minimum:
+        raise ValueError(f"{name} must be at least {minimum}, got {number}.")
+    return operator.index(number)
 
 
 def nn_networks(
@@ -201,9 +211,9 @@ def nn_networks(
       discriminator_widths: hidden widths. Paper: (1024,) on sensor data, (1024, 1024) on faces.
     """
     return _nn_networks(
-        input_shape=(input_shape,) if isinstance(input_shape, int) else tuple(input_shape),
-        num_outputs=num_outputs,
-        num_private=num_private,
+        input_shape=_widths("input_shape", np.atleast_1d(input_shape).tolist(), minimum=1),
+        num_outputs=_count("num_outputs", num_outputs),
+        num_private=_count("num_private", num_private, minimum=0),
         private_widths=_widths("private_widths", private_widths, minimum=1),
         public_widths=_widths("public_widths", public_widths),
         discriminator_widths=_widths("discriminator_widths", discriminator_widths),
@@ -283,13 +293,20 @@ def scnn_networks(
             "image_shape must be (height, width, channels) with sides of 4 or more, "
             f"got {tuple(image_shape)}."
         )
+    private_filters = _count("private_filters", private_filters)
+    most = (image_shape[0] // 2) * (image_shape[1] // 2) * private_filters
+    if num_features > most:
+        raise ValueError(
+            f"num_features must be at most {most}, the size of the private layer, got {num_features}: "
+            "more columns cannot be orthonormal."
+        )
     return _scnn_networks(
-        image_shape=tuple(image_shape),
-        num_outputs=num_outputs,
-        num_private=num_private,
-        num_features=num_features,
+        image_shape=_widths("image_shape", image_shape),
+        num_outputs=_count("num_outputs", num_outputs),
+        num_private=_count("num_private", num_private, minimum=0),
+        num_features=_count("num_features", num_features, minimum=0),
         private_filters=private_filters,
-        public_filters=public_filters,
+        public_filters=_count("public_filters", public_filters),
         public_widths=_widths("public_widths", public_widths),
         discriminator_widths=_widths("discriminator_widths", discriminator_widths),
         implementation=implementation,
@@ -330,7 +347,7 @@ def _scnn_networks(
 
     def private(params, x, *, key=None, dropout=0.0):
         h = _apply(image, params["private"]["convolution"], x.reshape(-1, *image_shape))
-        h = h.reshape(h.shape[0], -1)
+        h = h.reshape(-1, hidden_size)
         if project is None:  # h itself is the layer between the spheres, which is never dropped
             return h
         return _apply(project, params["private"]["projection"], _drop(h, key=key, rate=dropout))

@@ -7,7 +7,7 @@ from sklearn.datasets import load_digits
 from sklearn.decomposition import PCA
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.ensemble import RandomForestClassifier
-from sklearn.linear_model import LogisticRegression
+from sklearn.linear_model import LinearRegression, LogisticRegression
 
 from privjax import baselines
 
@@ -83,6 +83,40 @@ def test_linear_erasure_keeps_constant_features(digits):
     np.testing.assert_allclose(baselines.linear_erasure(x, s)(x)[:, -1], 3.0, atol=1e-6)
 
 
+def _linear_r2(z, p):
+    """What a linear predictor accounts for, whatever the units."""
+    z = (z - z.mean(0)) / np.where(z.std(0) > 0, z.std(0), 1.0)
+    return LinearRegression().fit(z, p).score(z, p)
+
+
+def test_linear_erasure_does_not_depend_on_units():
+    rng = np.random.default_rng(0)
+    n = 200
+    s = rng.integers(0, 3, n)
+    signal = s + 0.3 * rng.normal(size=n)
+    tiny = np.column_stack([1e6 * rng.normal(size=(n, 3)), 0.01 * signal])
+    near_copy = np.column_stack([rng.normal(size=(n, 3)), signal])
+    near_copy = np.column_stack([near_copy, near_copy[:, 0] + 1e-5 * signal])
+    wide = np.column_stack([rng.normal(size=(n, 2 * n)), signal])
+    for x in (tiny, near_copy, wide):
+        assert _linear_r2(x, np.eye(3)[s]) > 0.3
+        z = baselines.linear_erasure(x, s)(x).astype(float)
+        assert _linear_r2(z, np.eye(3)[s]) < 1e-3
+    p = 1e-9 * signal[:, None]
+    z = baselines.linear_erasure(near_copy, p)(near_copy).astype(float)
+    assert _linear_r2(z, 1e9 * p) < 1e-3
+    scaled = baselines.linear_erasure(100.0 * near_copy, p)(100.0 * near_copy)
+    np.testing.assert_allclose(scaled, 100.0 * z, rtol=1e-4, atol=1e-4)
+
+
+def test_linear_erasure_of_nothing_changes_nothing():
+    x = np.random.default_rng(0).normal(size=(20, 3))
+    for constant in (x, np.ones((20, 3))):
+        z = baselines.linear_erasure(constant, np.zeros(20, int))(constant)
+        np.testing.assert_allclose(z, constant, atol=1e-6)
+    np.testing.assert_array_equal(baselines.linear_erasure(np.ones((20, 3)), np.arange(20) % 2)(x), 1.0)
+
+
 def test_pca_equals_scikit_learn_up_to_signs(digits):
     x, _, _ = digits
     ours, theirs = baselines.pca(x, num_features=6)(x), PCA(6).fit_transform(x)
@@ -139,6 +173,12 @@ def test_duca_mmd_same_seed_same_weights(digits):
     np.testing.assert_array_equal(a.weights, b.weights)
 
 
+def test_booleans_are_labels(digits):
+    x, y, _ = digits
+    as_numbers, as_booleans = (baselines.linear_erasure(x, y > 0)(x), baselines.linear_erasure(x, y)(x))
+    np.testing.assert_array_equal(as_numbers, as_booleans)
+
+
 def test_clear_errors():
     x, s = np.ones((4, 3)), np.zeros(4, int)
     with pytest.raises(ValueError, match="num_features must be between 1 and 3"):
@@ -149,7 +189,17 @@ def test_clear_errors():
         baselines.linear_erasure(x, s[:2])
     with pytest.raises(TypeError, match="p must be integer labels"):
         baselines.linear_erasure(x, s + 0.5)
-    with pytest.raises(ValueError, match="rho must be positive"):
-        baselines.duca(x, s, s, num_features=2, privacy_weight=1.0, rho=0.0)
+    with pytest.raises(ValueError, match="p holds the label -1"):
+        baselines.linear_erasure(x, s - 1)
+    with pytest.raises(ValueError, match="p must be finite"):
+        baselines.linear_erasure(x, np.full((4, 1), np.nan))
+    for encoder in (baselines.duca, baselines.duca_mmd):
+        for rho in (0.0, -1.0, np.nan):
+            with pytest.raises(ValueError, match="rho must be positive"):
+                encoder(x, s, s, num_features=2, privacy_weight=1.0, rho=rho)
+        with pytest.raises(ValueError, match="p must have one row"):
+            encoder(x, s, s[:2], num_features=2, privacy_weight=1.0)
+        with pytest.raises(ValueError, match="p holds the label -1"):
+            encoder(x, s, s - 1, num_features=2, privacy_weight=1.0)
     with pytest.raises(TypeError, match="MMD compares groups"):
         baselines.duca_mmd(x, s, s + 0.5, num_features=2, privacy_weight=1.0)

@@ -130,6 +130,15 @@ def test_bad_arguments_are_named():
     z, s = normal(15, 10, 2), labels(16, 10, 2)
     with pytest.raises(ValueError, match="num_permutations"):
         privjax.privacy_confidence(z, s, key=jax.random.key(0), num_permutations=0)
+    with pytest.raises(TypeError, match="statistic must be a function"):
+        privjax.privacy_confidence(z, s, key=jax.random.key(0), statistic="mmd")  # pyright: ignore
+    for loss in (privjax.kdi_loss, privjax.discriminant_information):
+        statistic = functools.partial(loss, rho=-1.0)
+        with pytest.raises(ValueError, match="rho must be positive"):
+            privjax.privacy_confidence(z, s, key=jax.random.key(0), statistic=statistic)
+    statistic = functools.partial(privjax.mmd_loss, kernel="gaussian")
+    with pytest.raises(TypeError, match="kernel must be"):
+        privjax.privacy_confidence(z, s, key=jax.random.key(0), statistic=statistic)
     with pytest.raises(ValueError, match="statistic"):
         jax.jit(lambda p: privjax.privacy_confidence(z, p, key=jax.random.key(0)).p_value)(jnp.eye(10))
     with pytest.raises(ValueError, match="num_classes"):

@@ -16,7 +16,8 @@ EPS = float(np.finfo(np.float32).eps)
 
 PAIRS = {
     "gaussian": (privjax.gaussian(1.5), oracles.gaussian(1.5)),
-    "gaussian_array": (privjax.gaussian(np.float32(1.5)), oracles.gaussian(1.5)),
+    "gaussian_array": (privjax.gaussian(jnp.float32(1.5)), oracles.gaussian(1.5)),
+    "ladder_of_numpy": (privjax.gaussian_mixture(np.float32([4, 2, 1])), oracles.gaussian_mixture((4, 2, 1))),
     "ladder": (privjax.gaussian_mixture(), oracles.gaussian_mixture(LADDER)),
     "ladder_unsorted": (privjax.gaussian_mixture((4, 1, 0.5)), oracles.gaussian_mixture((4, 1, 0.5))),
     "ladder_repeated": (privjax.gaussian_mixture((2, 2, 1)), oracles.gaussian_mixture((2, 2, 1))),
@@ -218,6 +219,35 @@ def test_kernels_cross_jit_as_arguments():
     np.testing.assert_array_equal(jax.tree.unflatten(tree, leaves)(z), PAIRS["mixture"][0](z))
 
 
+def test_bandwidths_can_be_swept_by_vmap():
+    z, p, bandwidths = rows(0, n=8), np.arange(8) % 2, jnp.array([0.5, 1.0, 3.0])
+
+    def loss(z, bandwidth):
+        kernel = privjax.mixture(privjax.gaussian(bandwidth), privjax.laplacian(bandwidth))
+        return privjax.mmd_loss(z, p, kernel=kernel, num_classes=2)
+
+    swept = jax.vmap(jax.value_and_grad(loss), (None, 0))(z, bandwidths)
+    for i, bandwidth in enumerate(bandwidths):
+        for got, want in zip(swept, jax.value_and_grad(loss)(z, bandwidth), strict=True):
+            np.testing.assert_allclose(got[i], want, rtol=1e-5)
+    assert len({float(value) for value in swept[0]}) == 3
+
+
+def test_numpy_numbers_are_numbers():
+    """Not arrays: they share exponentials, and objectives made of them can be told apart."""
+    for kernel in (privjax.gaussian(np.float32(2)), privjax.gaussian(np.int64(2))):
+        assert kernel == privjax.gaussian(2.0)
+        assert not jax.tree.leaves(kernel)
+    assert privjax.polynomial(np.int64(3)) == privjax.polynomial(3)
+
+
+def test_rows_of_integers_are_rows_of_reals():
+    a = np.array([[0, 1], [2, 1], [0, 0]])
+    kernel = privjax.mixture(privjax.gaussian(2.0), privjax.polynomial(2, gamma=0.3), weights=[0.3, 0.3])
+    np.testing.assert_array_equal(kernel(a), kernel(a.astype(np.float32)))
+    assert kernel(a, a.astype(np.float16)).dtype == jnp.float16
+
+
 def test_bandwidths_get_no_gradient():
     z, p = rows(0, n=8), np.arange(8) % 2
     slope = jax.grad(lambda s: privjax.mmd_loss(z, p, kernel=privjax.gaussian(s), num_classes=2))(1.0)
@@ -235,10 +265,14 @@ def test_bandwidths_get_no_gradient():
         (lambda: privjax.gaussian("1"), "bandwidth"),
         (lambda: privjax.gaussian(True), "bandwidth"),
         (lambda: privjax.median_gaussian(()), "multiples"),
+        (lambda: privjax.median_gaussian(2.0), "multiples"),
+        (lambda: privjax.median_bandwidth(np.ones(3)), "z must be a matrix"),
+        (lambda: privjax.median_bandwidth(np.ones((3, 2)), weights=np.ones(2)), "weights must have shape"),
         (lambda: privjax.polynomial(0), "order"),
         (lambda: privjax.polynomial(2.5), "order"),
         (lambda: privjax.polynomial(True), "order"),
         (lambda: privjax.mixture(), "at least one kernel"),
+        (lambda: privjax.mixture([privjax.gaussian()]), "kernels must be"),
         (lambda: privjax.mixture(privjax.gaussian(), weights=[1, 2]), "weights"),
         (lambda: privjax.gaussian()(np.ones((3, 2)), np.ones((3, 4))), "equal width"),
         (lambda: privjax.gaussian()(np.ones(3)), "matri"),

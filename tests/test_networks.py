@@ -1,5 +1,7 @@
 """The paper's three networks: shapes, where dropout acts, tied projection; and a user's own."""
 
+import json
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -10,6 +12,7 @@ from privjax.networks import (
     Networks,
     cnn_networks,
     dropout,
+    make_networks,
     nn_networks,
     scnn_networks,
 )
@@ -95,6 +98,24 @@ class TestNN:
         with pytest.raises(ValueError, match="public_widths"):
             nn_networks(6, num_outputs=2, public_widths=(0,))
 
+    def test_numbers_of_numpy_are_numbers(self):
+        settings = dict(private_widths=np.array([3]), public_widths=())
+        networks = nn_networks(np.int64(11), num_outputs=np.int64(2), num_private=np.int32(4), **settings)
+        text = json.dumps(dict(networks.settings or ()))
+        assert make_networks(json.loads(text)) is networks
+        assert networks is nn_networks(
+            (11,), num_outputs=2, num_private=4, private_widths=(3,), public_widths=()
+        )
+
+    def test_bad_numbers_name_the_argument(self):
+        for name, wrong in (("num_outputs", 0), ("num_private", -1)):
+            with pytest.raises(ValueError, match=f"{name} must be at least"):
+                nn_networks(4, **{"num_outputs": 2, name: wrong})
+
+    def test_no_rows_are_no_rows_of_z(self):
+        networks = nn_networks(4, num_outputs=2, private_widths=(3,))
+        assert networks.private(networks.init(KEY), jnp.zeros((0, 4))).shape == (0, 3)
+
 
 class TestConvolutional:
     def test_cnn_has_the_papers_sizes(self):
@@ -154,6 +175,19 @@ class TestConvolutional:
 
             results.append(jax.jit(jax.value_and_grad(loss))(params))
         jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5), *results)
+
+    def test_no_rows_are_no_rows_of_z(self):
+        networks = scnn_networks((4, 4, 1), num_outputs=2, num_features=3)
+        assert networks.private(networks.init(KEY), jnp.zeros((0, 16))).shape == (0, 3)
+
+    def test_more_features_than_the_layer_has_cannot_be_orthonormal(self):
+        settings = dict(num_outputs=2, private_filters=2)
+        networks = scnn_networks((4, 4, 1), num_features=8, **settings)
+        w = networks.projection(networks.init(KEY))
+        assert w is not None
+        np.testing.assert_allclose(w.T @ w, np.eye(8), atol=1e-6)
+        with pytest.raises(ValueError, match="num_features must be at most 8"):
+            scnn_networks((4, 4, 1), num_features=9, **settings)
 
     def test_bad_image_shape(self):
         with pytest.raises(ValueError, match="image_shape must be"):

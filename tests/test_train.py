@@ -376,6 +376,23 @@ def test_a_larger_weight_hides_more():
     assert probes[1] < 0.45
 
 
+def test_with_64_bits_enabled_training_is_still_of_32():
+    x, y, s = _data()
+    with jax.enable_x64(True):
+        result = _fit(data=(x.astype(np.float64), y, s))
+    assert np.isfinite(result.history.losses.objective).all()
+    assert {a.dtype for a in jax.tree.leaves(result.state.params)} == {np.dtype(np.float32)}
+
+
+def test_the_baseline_is_that_of_the_rows_and_weights_that_measure_utility():
+    x, y, s = _data()
+    weights = np.where(y == 1, 3.0, 1.0)
+    share = 3 * y[:40].sum() / weights[:40].sum()
+    result = _fit(num_epochs=1, weights=weights, validation_rows=np.arange(40))
+    assert result.baseline == pytest.approx(share)
+    assert _fit(num_epochs=1, weights=weights).baseline != pytest.approx(share)
+
+
 def test_collapse_is_reported():
     result = _fit(privacy_weight=1e4, num_epochs=60, private_rate=0.1)
     assert result.collapsed

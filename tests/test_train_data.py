@@ -5,8 +5,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from privjax.kernels import gaussian, median_bandwidth
 from privjax.networks import nn_networks
-from privjax.train import Schedule, fit, make_data, make_objective, prepare
+from privjax.train import Schedule, fit, hyperparameters, make_data, make_objective, prepare
 
 RNG = np.random.default_rng(0)
 N = 120
@@ -147,6 +148,14 @@ def test_one_hot_rows_and_booleans_are_labels():
         np.testing.assert_array_equal(data.p, S)
 
 
+def test_arrays_of_half_precision_are_numbers():
+    x, y = jnp.asarray(X, jnp.bfloat16), jnp.asarray(X[:, :2], jnp.bfloat16)
+    data, task = make_data(x, y, S)
+    np.testing.assert_array_equal(data.x, x.astype(jnp.float32))
+    np.testing.assert_array_equal(data.y, y.astype(jnp.float32))
+    assert task.num_classes == 0
+
+
 def test_validation_rows_are_not_trained_on():
     rows = np.arange(0, N, 4)
     data, _ = make_data(X, Y, S, validation_rows=rows)
@@ -168,10 +177,15 @@ def test_encoder_and_predict_take_numpy_rows():
 
 NAN = X.copy()
 NAN[17, 2] = np.nan
+FLAT_Z = _networks()._replace(private=lambda params, x, **_: x[:, 0])
+FLAT_Y = _networks()._replace(public=lambda params, z, **_: z[:, 0])
 ERRORS = [
     (dict(x=NAN), ValueError, "x must be finite, but 1 rows .* first is row 17"),
     (dict(x=X[:, 0]), ValueError, r"x must hold rows \[n, ...\]"),
-    (dict(x=X.astype(str)), TypeError, "x must be numbers"),
+    (dict(x=X[:, :0]), ValueError, r"x must hold rows \[n, ...\]"),
+    (dict(x=1e300 * X.astype(float)), ValueError, "x must be finite"),
+    (dict(x=X.astype(str)), TypeError, "x must be real numbers"),
+    (dict(x=X.astype(complex)), TypeError, "x must be real numbers"),
     (dict(y=Y[:-1]), ValueError, "y must be .* the 120 rows of x"),
     (dict(y=Y - 1), ValueError, "y holds the label -1: number the classes from 0"),
     (dict(y=np.where(Y, "a", "b")), TypeError, "y must be integer labels or reals"),
@@ -179,6 +193,7 @@ ERRORS = [
     (dict(y=np.where(Y, np.nan, 0.0)), ValueError, "y must be finite"),
     (dict(p=0 * S), ValueError, "p has a single class"),
     (dict(p=S - 1), ValueError, "p holds the label -1"),
+    (dict(p=S + 2**32), ValueError, "p holds the label 429496729.: number the classes"),
     (dict(p={}), ValueError, "p is an empty dict"),
     (dict(p={"user": 0 * S}), ValueError, r"p\['user'\] has a single class"),
     (dict(p=S[None]), ValueError, "p must be"),
@@ -187,6 +202,9 @@ ERRORS = [
     (dict(train_rows=[0, N]), ValueError, "train_rows must lie between 0 and 119"),
     (dict(validation_rows=[0.5]), ValueError, "validation_rows must be a vector of row numbers"),
     (dict(batch_size=0), ValueError, "batch_size must be at least 1"),
+    (dict(objective=None), TypeError, "objective must be a name or an Objective"),
+    (dict(networks=FLAT_Z), ValueError, r"networks.private must give a matrix .* got shape \(2,\)"),
+    (dict(networks=FLAT_Y), ValueError, r"networks.public must give a matrix"),
     (dict(objective="gan"), ValueError, "objective must be one of mmd, rff_mmd, kdi, wdn, lsdn"),
     (dict(y=3 * Y, networks=_networks()), ValueError, "y holds the label 3, .*num_outputs=4"),
     (dict(y=X[:, :2], networks=_networks(3)), ValueError, "y is continuous with 2 columns"),
@@ -205,6 +223,50 @@ def test_each_error_names_the_argument_and_the_way_out(wrong, error, message):
     prepare(**right)
     with pytest.raises(error, match=message):
         prepare(**{**right, **wrong})
+
+
+NUMBERS = [
+    (dict(privacy_weight=-1.0), "privacy_weight must be a finite number, not negative"),
+    (dict(privacy_weight=np.nan), "privacy_weight must be"),
+    (dict(privacy_weight=None), "privacy_weight must be"),
+    (dict(privacy_weight=np.ones(2)), "privacy_weight must be"),
+    (dict(private_rate=-1e-3), "private_rate must be"),
+    (dict(public_rate=np.inf), "public_rate must be"),
+    (dict(private_dropout=-0.1), "private_dropout must be a finite number, between 0 and 1"),
+    (dict(public_dropout=1.1), "public_dropout must be"),
+    (dict(seed=-1), r"seed must be an integer between 0 and 2\^32 - 1"),
+    (dict(seed=2**32), "seed must be"),
+    (dict(seed=0.5), "seed must be"),
+]
+
+
+@pytest.mark.parametrize(("wrong", "message"), NUMBERS, ids=[str(n[0]) for n in NUMBERS])
+def test_numbers_out_of_range_are_refused(wrong, message):
+    _, config = prepare(X, Y, S)
+    right = dict(privacy_weight=0, private_rate=0.0, public_dropout=1, seed=np.int64(2**32 - 1))
+    numbers = hyperparameters(config.objective, config.task, **right)
+    assert int(numbers.seed) == 2**32 - 1
+    with pytest.raises(ValueError, match=message):
+        hyperparameters(config.objective, config.task, **{**right, **wrong})
+
+
+def test_a_weight_in_a_dict_is_named():
+    _, config = prepare(X, Y, {"user": S, "age": AGE}, objective="kdi")
+    with pytest.raises(ValueError, match=r"privacy_weight\['age'\] must be"):
+        hyperparameters(config.objective, config.task, privacy_weight={"user": 1.0, "age": -1.0})
+
+
+def test_no_epochs_at_all_are_refused():
+    with pytest.raises(ValueError, match="num_epochs must be at least 1"):
+        _fit(num_epochs=0)
+
+
+def test_kernels_of_arrays_are_refused_and_of_numbers_are_not():
+    bandwidth = median_bandwidth(X)
+    with pytest.raises(TypeError, match="kernel of an objective must be made of Python numbers"):
+        make_objective("mmd", kernel=gaussian(bandwidth))
+    kernel = gaussian(float(bandwidth))
+    assert make_objective("mmd", kernel=kernel) is make_objective("mmd", kernel=kernel)
 
 
 def test_unknown_settings_of_an_objective_are_refused():

@@ -107,19 +107,39 @@ def matrix(p: ArrayLike, batch: Rows, num_classes: int | None = None) -> tuple[A
 
 def positive(name: str, value: Any) -> None:
     """A number that must be above zero, where it can be seen."""
-    if concrete(value) and not bool(np.all(np.asarray(value) > 0)):
-        raise ValueError(f"{name} must be positive, got {value}")
+    if _is_seen(name, value) and not 0 < float(value) < np.inf:
+        raise ValueError(f"{name} must be positive and finite, got {value}")
 
 
 def not_negative(name: str, value: Any) -> None:
     """A number that must not be below zero, where it can be seen."""
-    if concrete(value) and not bool(np.all(np.asarray(value) >= 0)):
-        raise ValueError(f"{name} must not be negative, got {value}")
+    if _is_seen(name, value) and not 0 <= float(value) < np.inf:
+        raise ValueError(f"{name} must not be negative or infinite, got {value}")
+
+
+def _is_seen(name: str, value: Any) -> bool:
+    """Whether this single number can be looked at now."""
+    if not isinstance(value, (int, float, np.number, np.ndarray, Array, Tracer)):
+        raise TypeError(f"{name} must be a number, got {value!r}")
+    if jnp.ndim(value):
+        raise ValueError(f"{name} must be a single number, got shape {jnp.shape(value)}")
+    return concrete(value)
 
 
 def concrete(*values: Any) -> bool:
     """Whether values can be looked at now."""
     return not any(isinstance(v, Tracer) for v in values)
+
+
+def as_array(p: ArrayLike) -> Array:
+    """An attribute in JAX, where integers of 64 bits would wrap around and look like other classes.
+
+    So labels end at the largest number of 32 bits, which is no class, and a matrix becomes real.
+    """
+    if isinstance(p, np.ndarray) and p.dtype in (np.int64, np.uint64):
+        limits = np.iinfo(np.int32)
+        p = np.where((p >= limits.min) & (p <= limits.max), p, limits.max) if p.ndim < 2 else p.astype(float)
+    return jnp.asarray(p)
 
 
 def floating(name: str, value: ArrayLike) -> Array:
@@ -141,7 +161,7 @@ def is_integer(value: Array) -> bool:
 
 
 def _attribute(p: ArrayLike, batch: Rows) -> Array:
-    p = jnp.asarray(p)
+    p = as_array(p)
     n = batch.z.shape[0]
     if p.dtype == bool:
         p = p.astype(jnp.int32)

@@ -8,10 +8,10 @@ from jax import Array
 from jax.scipy.linalg import cho_solve
 from jax.typing import ArrayLike
 
-from privjax.kernels import Kernel, gaussian_mixture, normalise, resolve, safe_sqrt
+from privjax.kernels import Kernel, check_kernel, gaussian_mixture, normalise, resolve, safe_sqrt
 from privjax.losses._gram import add, centred_kernel, exact_product, quadratic_gradient
 from privjax.losses._inputs import Rows, matrix, positive, rows
-from privjax.losses.mmd import centred, check_kernel
+from privjax.losses.mmd import centred
 from privjax.pairwise import as_one
 
 
@@ -40,7 +40,7 @@ def kdi_loss(
     Returns:
       A scalar, at least float32. It costs a Cholesky factorisation, O(n^3) in the rows of the batch.
     """
-    check_kernel(kernel)
+    check_kernel("kernel", kernel)
     positive("rho", rho)
     batch = rows(z, weights)
     p, _ = matrix(p, batch, num_classes)

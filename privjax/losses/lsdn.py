@@ -5,7 +5,7 @@ import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 
-from privjax.losses._inputs import Rows, matrix, rows
+from privjax.losses._inputs import Rows, as_array, matrix, rows
 from privjax.losses.wdn import Critic, critic_scores
 
 
@@ -52,7 +52,7 @@ def lsdn_discriminator_loss(
 
 def _paired(p: ArrayLike, critic: Critic, batch: Rows) -> tuple[Array, Array, Array]:
     scores = critic_scores(critic, batch)
-    p = jnp.asarray(p)
+    p = as_array(p)
     if p.ndim == 2 and p.shape[1] != scores.shape[1]:
         raise ValueError(f"critic has {scores.shape[1]} outputs but p has {p.shape[1]} columns")
     return scores, *matrix(p, batch, scores.shape[1])

@@ -1,14 +1,21 @@
 """Maximum mean discrepancy between each private class and the rest."""
 
 from functools import partial
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 
-from privjax.kernels import Kernel, by_differences, gaussian_mixture, normalise, resolve, safe_sqrt
+from privjax.kernels import (
+    Kernel,
+    by_differences,
+    check_kernel,
+    gaussian_mixture,
+    normalise,
+    resolve,
+    safe_sqrt,
+)
 from privjax.losses._inputs import Rows, labels, rows
 from privjax.pairwise import as_one, pair_sums
 
@@ -41,7 +48,7 @@ def mmd_loss(
     Returns:
       A scalar, at least float32.
     """
-    check_kernel(kernel)
+    check_kernel("kernel", kernel)
     batch = rows(z, weights)
     found = labels(p, batch, num_classes)
     return _mmd(batch, found.of_row, found.broken, kernel, found.num_classes)
@@ -103,11 +110,3 @@ def _one_vs_rest(r: Array, c: Array, batch: Rows, index: Array, num_classes: int
     # (N_l / N) (N / M_l) sqrt(mean). Rounding may leave a zero slightly negative; NaN must stay.
     root = safe_sqrt(jnp.where(mean < 0, 0, mean))
     return jnp.where(present, size / rest * root, 0).sum()
-
-
-def check_kernel(kernel: Any) -> None:
-    """A kernel is a value of `privjax.kernels`, not a function."""
-    if not isinstance(kernel, Kernel):
-        raise TypeError(
-            f"kernel must be a privjax kernel such as gaussian_mixture(), got {type(kernel).__name__}"
-        )

@@ -9,7 +9,7 @@ import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
-from privjax.kernels import Kernel, gaussian, safe_sqrt
+from privjax.kernels import Kernel, check_kernel, gaussian, safe_sqrt
 from privjax.losses._inputs import Rows, labels, rows
 from privjax.pairwise import as_one
 
@@ -47,6 +47,7 @@ def random_fourier_features(
     """
     if dim < 1 or num_features < 1:
         raise ValueError(f"dim and num_features must be positive, got {dim} and {num_features}")
+    check_kernel("kernel", kernel)
     if any(t.kind != "gaussian" for t in kernel.terms):
         kinds = ", ".join(sorted({t.kind for t in kernel.terms} - {"gaussian"}))
         raise ValueError(f"kernel must be made of Gaussians with known bandwidths, got a {kinds} term")

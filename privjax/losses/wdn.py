@@ -9,7 +9,7 @@ from jax.core import Tracer
 from jax.typing import ArrayLike
 
 from privjax.kernels import safe_sqrt
-from privjax.losses._inputs import Rows, labels, not_negative, rows, widen
+from privjax.losses._inputs import Rows, as_array, labels, not_negative, rows, widen
 
 Critic = Callable[[Array], Array]
 
@@ -95,7 +95,7 @@ def critic_scores(critic: Critic, batch: Rows) -> Array:
 
 
 def _classes(p: ArrayLike, batch: Rows, scores: Array) -> tuple[Array, Array]:
-    p = jnp.asarray(p)
+    p = as_array(p)
     if p.ndim == 2 and p.shape[1] != scores.shape[1]:
         raise ValueError(f"critic has {scores.shape[1]} outputs but p has {p.shape[1]} columns")
     found = labels(p, batch, scores.shape[1])

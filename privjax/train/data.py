@@ -9,6 +9,8 @@ import numpy as np
 from jax import Array
 from numpy.typing import ArrayLike
 
+MOST_CLASSES = 10**6  # larger labels are identifiers that nobody numbered
+
 
 class TrainData(NamedTuple):
     """One copy of the rows, shared by every member of a sweep; a split is a choice of row numbers.
@@ -75,7 +77,8 @@ def make_data(
 ) -> tuple[TrainData, Task]:
     """Checks the arrays, says in one sentence what is wrong, and puts them on the device.
 
-    Integers (or one-hot rows) are classes, numbered from 0; reals are continuous variables.
+    Integers [n] (or one-hot rows) are classes, numbered from 0; reals and other matrices are continuous
+    variables.
 
     Args:
       x: inputs [n, ...].
@@ -86,11 +89,11 @@ def make_data(
       validation_rows: numbers of the rows to validate on.
     """
     x = np.asarray(x)
-    if x.ndim < 2 or not len(x):
+    if x.ndim < 2 or not x.size:
         raise ValueError(f"x must hold rows [n, ...], got shape {x.shape}.")
-    if not (np.issubdtype(x.dtype, np.number) or x.dtype == bool):
-        raise TypeError(f"x must be numbers, got {x.dtype}.")
-    x = x.astype(np.float32)
+    if not (_is_real(x) or x.dtype == bool):
+        raise TypeError(f"x must be real numbers, got {x.dtype}.")
+    x = _as_float32(x)
     bad = ~np.isfinite(x.reshape(len(x), -1)).all(1)
     if bad.any():
         raise ValueError(
@@ -132,17 +135,28 @@ def _labels(name: str, labels: ArrayLike, n: int) -> tuple[np.ndarray, int]:
         raise ValueError(f"{name} must be [n] or [n, k] with the {n} rows of x, got shape {labels.shape}.")
     if labels.dtype == bool or np.issubdtype(labels.dtype, np.integer):
         if labels.ndim == 1:
-            if labels.min() < 0:
-                raise ValueError(f"{name} holds the label {labels.min()}: number the classes from 0.")
+            for label in (labels.min(), labels.max()):
+                if not 0 <= label < MOST_CLASSES:
+                    raise ValueError(f"{name} holds the label {label}: number the classes from 0.")
             return labels.astype(np.int32), int(labels.max()) + 1
-    elif not np.issubdtype(labels.dtype, np.floating):
+    elif not _is_real(labels):
         raise TypeError(f"{name} must be integer labels or reals, got {labels.dtype}: number classes from 0.")
-    matrix = labels.astype(np.float32).reshape(n, -1)
+    matrix = _as_float32(labels).reshape(n, -1)
     if not np.isfinite(matrix).all():
         raise ValueError(f"{name} must be finite: drop or fill the rows with NaN or infinity.")
     if matrix.shape[1] > 1 and ((matrix == 0) | (matrix == 1)).all() and (matrix.sum(1) == 1).all():
         return matrix.argmax(1).astype(np.int32), matrix.shape[1]
     return matrix, 0
+
+
+def _is_real(values: np.ndarray) -> bool:
+    """Integers and reals, those of half precision that are JAX's own included."""
+    return jnp.issubdtype(values.dtype, jnp.integer) or jnp.issubdtype(values.dtype, jnp.floating)
+
+
+def _as_float32(values: np.ndarray) -> np.ndarray:
+    with np.errstate(over="ignore"):  # becomes infinity, which is refused
+        return values.astype(np.float32)
 
 
 def _weights(weights: ArrayLike, n: int) -> np.ndarray:

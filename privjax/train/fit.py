@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from privjax.networks import Networks, nn_networks
 from privjax.train.data import Task, TrainData, make_data
 from privjax.train.loop import History, train_epochs
-from privjax.train.monitor import utility_score
+from privjax.train.monitor import measured_rows, utility_score
 from privjax.train.objectives import Objective, make_objective
 from privjax.train.state import (
     STATUS_NAMES,
@@ -32,7 +32,8 @@ class FitResult(NamedTuple):
       state: the final `TrainState`; `state.params` are the parameters.
       history: `History` of the epochs that ran, as NumPy arrays.
       config: what it was trained with.
-      baseline: share of the largest utility class on the validation rows; 0 when y is continuous.
+      baseline: share of the largest utility class on the rows that measure utility; 0 when y is
+        continuous.
     """
 
     state: TrainState
@@ -98,7 +99,7 @@ def fit(
       train_rows: numbers of the rows to train on; all but the validation rows when None.
       validation_rows: numbers of the rows to validate on; the first of the training rows when None.
       batch_size: rows a step, at most; a data set with fewer rows is one batch.
-      num_epochs: stop after so many epochs; the schedule's `max_epochs` when None.
+      num_epochs: stop after so many epochs; never after the schedule's `max_epochs`.
       seed: of the first parameters, the order of rows and the dropout.
       mesh: devices (of one axis) over which the rows of each batch are spread, for one large run: the
         privacy loss is that of the whole batch, not an average over devices.
@@ -119,6 +120,8 @@ def fit(
     numbers = hyperparameters(
         config.objective, config.task, privacy_weight=privacy_weight, seed=seed, **rates
     )
+    if num_epochs is not None and num_epochs < 1:
+        raise ValueError(f"num_epochs must be at least 1, got {num_epochs}.")
     # All of the schedule, so that fewer epochs are not another compilation.
     most = config.objective.schedule.max_epochs
     start = init_state(numbers, data, config=config)
@@ -150,6 +153,8 @@ def prepare(
     if batch_size < 1:
         raise ValueError(f"batch_size must be at least 1, got {batch_size}.")
     objective = make_objective(objective) if isinstance(objective, str) else objective
+    if not isinstance(objective, Objective):
+        raise TypeError(f"objective must be a name or an Objective, got {type(objective).__name__}.")
     data, task = make_data(x, y, p, **rows)
     for attribute in task.private:
         if not attribute.num_classes and not objective.continuous:
@@ -198,13 +203,21 @@ def _check_shapes(data: TrainData, config: TrainConfig) -> None:
 
     def outputs(x):
         params = networks.init(jax.random.key(0))
-        z = networks.private(params, x)
-        scores = None if config.objective.discriminator_loss is None else (networks.discriminator(params, z))
-        return z, networks.public(params, z), scores
+        z = checked("private", networks.private(params, x), x)
+        public = checked("public", networks.public(params, z), x)
+        if config.objective.discriminator_loss is None:
+            return public, None
+        return public, checked("discriminator", networks.discriminator(params, z), x)
 
-    z, public, scores = jax.eval_shape(outputs, data.x[:2])
-    if z.ndim != 2:
-        raise ValueError(f"networks.private must give z [n, d], got {z.ndim} dimensions.")
+    def checked(name, values, x):
+        if values.ndim != 2 or len(values) != len(x):
+            raise ValueError(
+                f"networks.{name} must give a matrix with a row for each row of x, got shape "
+                f"{values.shape} for {len(x)} rows."
+            )
+        return values
+
+    public, scores = jax.eval_shape(outputs, data.x[:2])
     if task.num_classes > public.shape[-1]:
         raise ValueError(
             f"y holds the label {task.num_classes - 1}, but networks.public has "
@@ -225,9 +238,10 @@ def _check_shapes(data: TrainData, config: TrainConfig) -> None:
 def _baseline(data: TrainData, task: Task) -> float:
     if not task.num_classes:
         return 0.0
-    rows = data.train_rows if data.validation_rows is None else data.validation_rows
-    y = np.asarray(data.y if rows is None else data.y[rows])
-    return float(np.bincount(y).max() / len(y))
+    rows = measured_rows(data)
+    weights = np.ones(len(rows)) if data.weights is None else np.asarray(data.weights[rows])
+    shares = np.bincount(np.asarray(data.y[rows]), weights)
+    return float(shares.max() / max(shares.sum(), np.finfo(np.float32).tiny))
 
 
 @functools.cache

@@ -177,7 +177,7 @@ def _schedule(state: TrainState, objective: Array, schedule: Schedule) -> TrainS
         falls = state.falls + (out_of_patience & ~converged)
         status = jnp.where(converged, CONVERGED, state.status)
         state = state._replace(
-            best=jnp.where(declined, objective, state.best),
+            best=jnp.where(declined, objective.astype(jnp.float32), state.best),
             stale=jnp.where(out_of_patience, 0, stale),
         )
     status = jnp.where((state.epoch >= schedule.max_epochs) & (status == RUNNING), FINISHED, status)

@@ -34,15 +34,15 @@ class Measures(NamedTuple):
 
 def measure(params: Params, data: TrainData, *, networks: Networks, task: Task) -> Measures:
     """Looks at one member's networks."""
-    train = jnp.arange(len(data.x)) if data.train_rows is None else data.train_rows
+    train = _train_rows(data)
+    validation = measured_rows(data)
     if data.validation_rows is None:
         # Two halves, so that the probe is not judged on the rows it was fitted on.
-        validation = train[: 2 * PROBE_ROWS]
         half = max(1, len(validation) // 2)
         fitted = validation[:half]
         held_out = slice(half, None) if len(validation) > half else slice(None)
     else:
-        fitted, validation, held_out = train[:PROBE_ROWS], data.validation_rows, slice(None)
+        fitted, held_out = train[:PROBE_ROWS], slice(None)
 
     def take(a, rows):
         # Clipped: the default masks every element for rows out of bounds, which costs more than all else.
@@ -72,6 +72,15 @@ def measure(params: Params, data: TrainData, *, networks: Networks, task: Task) 
         live_units=live_units(z),
         probe=task.collect(probe),
     )
+
+
+def measured_rows(data: TrainData) -> Array:
+    """The validation rows; where there are none, the first of the training rows."""
+    return _train_rows(data)[: 2 * PROBE_ROWS] if data.validation_rows is None else data.validation_rows
+
+
+def _train_rows(data: TrainData) -> Array:
+    return jnp.arange(len(data.x)) if data.train_rows is None else data.train_rows
 
 
 def utility_score(outputs: Array, y: Array, task: Task, weights: Array | None = None) -> Array:

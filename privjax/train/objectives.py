@@ -85,6 +85,13 @@ def make_objective(name: str, **settings) -> Objective:
     """
     if name not in _MAKERS:
         raise ValueError(f"objective must be one of {', '.join(_MAKERS)}, got {name!r}.")
+    for setting, value in settings.items():
+        try:
+            hash(value)
+        except TypeError as error:
+            raise TypeError(
+                f"{setting} of an objective must be made of Python numbers: turn arrays into float(...)."
+            ) from error
     return _make_objective(name, tuple(sorted(settings.items())))
 
 

@@ -1,12 +1,15 @@
 """What a member of a sweep is between two epochs, and how it begins."""
 
 import functools
+import math
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 from jax import Array
+from jax.core import Tracer
 
 from privjax.networks import Networks, Params
 from privjax.train.data import Task, TrainData
@@ -79,21 +82,42 @@ def hyperparameters(
             raise ValueError(
                 f"privacy_weight must name the private variables {names}, got {sorted(privacy_weight)}."
             )
+        privacy_weight = {
+            name: _number(f"privacy_weight[{name!r}]", value) for name, value in privacy_weight.items()
+        }
     elif isinstance(privacy_weight, dict):
         raise TypeError("privacy_weight must be a number, since p is not a dict.")
+    else:
+        privacy_weight = _number("privacy_weight", privacy_weight)
 
-    def number(value, default=0.0):
-        return jnp.asarray(default if value is None else value, jnp.float32)
+    def rate(name, value):
+        return _number(name, getattr(objective, name) if value is None else value)
 
     return Hyperparameters(
-        privacy_weight=jax.tree.map(number, privacy_weight),
-        private_rate=number(private_rate, objective.private_rate),
-        public_rate=number(public_rate, objective.public_rate),
-        discriminator_rate=number(discriminator_rate, objective.discriminator_rate),
-        private_dropout=number(private_dropout),
-        public_dropout=number(public_dropout),
-        seed=jnp.asarray(seed, jnp.uint32),
+        privacy_weight=privacy_weight,
+        private_rate=rate("private_rate", private_rate),
+        public_rate=rate("public_rate", public_rate),
+        discriminator_rate=rate("discriminator_rate", discriminator_rate),
+        private_dropout=_number("private_dropout", private_dropout, most=1),
+        public_dropout=_number("public_dropout", public_dropout, most=1),
+        seed=_seed(seed),
     )
+
+
+def _number(name: str, value: Any, *, most: float = math.inf) -> Array:
+    """A finite number from 0 to `most` as an array; one that is traced is taken as it is."""
+    if not isinstance(value, Tracer):
+        single = isinstance(value, (int, float, np.number, np.ndarray, Array)) and np.ndim(value) == 0
+        if not (single and math.isfinite(value) and 0 <= float(value) <= most):
+            limits = "not negative" if most == math.inf else f"between 0 and {most}"
+            raise ValueError(f"{name} must be a finite number, {limits}, got {value!r}.")
+    return jnp.asarray(value, jnp.float32)
+
+
+def _seed(seed: Any) -> Array:
+    if not isinstance(seed, Tracer) and not (hasattr(seed, "__index__") and 0 <= int(seed) < 2**32):
+        raise ValueError(f"seed must be an integer between 0 and 2^32 - 1, got {seed!r}.")
+    return jnp.asarray(seed, jnp.uint32)
 
 
 class TrainState(NamedTuple):
@@ -160,8 +184,8 @@ def init_state(hyperparameters: Hyperparameters, data: TrainData, *, config: Tra
         key=jax.random.key_data(train_key),
         constants=constants,
         epoch=jnp.zeros((), jnp.int32),
-        rate_scale=jnp.ones(()),
-        best=jnp.full((), jnp.inf),
+        rate_scale=jnp.ones((), jnp.float32),
+        best=jnp.full((), jnp.inf, jnp.float32),
         stale=jnp.zeros((), jnp.int32),
         falls=jnp.zeros((), jnp.int32),
         status=jnp.full((), RUNNING, jnp.int32),

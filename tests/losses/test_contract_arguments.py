@@ -66,6 +66,23 @@ def test_wrong_values_are_named_where_they_can_be_seen(objective):
         assert np.isfinite(objective.call(Z, soft, ONES))
 
 
+@every_function
+def test_integers_of_64_bits_do_not_wrap_around(objective):
+    """JAX keeps the last 32 bits of them, of which 2^32 + 1 has those of class 1."""
+    wide = P.astype(np.int64)
+    np.testing.assert_array_equal(objective.call(Z, wide, ONES), objective.call(Z, P, ONES))
+    for label in (2**32 + 1, -(2**32) + 1, 2**62):
+        with pytest.raises(ValueError, match=r"\bp must hold labels from 0 to 3, row 1"):
+            objective.call(Z, np.where(np.arange(N) == 1, label, wide), ONES)
+    padded = np.where(np.arange(N) == 1, 0, ONES)
+    junk = np.where(np.arange(N) == 1, 2**62, wide)
+    np.testing.assert_array_equal(objective.call(Z, junk, padded), objective.call(Z, P, padded))
+    if not objective.needs_classes:
+        times = 2**33 * np.arange(N * CLASSES).reshape(N, CLASSES)
+        want = objective.call(Z, times.astype(np.float32), ONES)
+        np.testing.assert_array_equal(objective.call(Z, times, ONES), want)
+
+
 COUNTED = {
     "mmd_loss": privjax.mmd_loss,
     "rff_mmd_loss": lambda z, p, **k: privjax.rff_mmd_loss(z, p, features=fourier(NARROW), **k),
@@ -88,7 +105,7 @@ def test_num_classes(loss):
 
 def test_hyperparameters_out_of_range_are_named():
     critic = make_critic(NARROW)
-    for bad in (0.0, -1.0, np.nan, jnp.float32(-1.0)):
+    for bad in (0.0, -1.0, np.nan, np.inf, jnp.float32(-1.0)):
         for make, name in (
             (privjax.gaussian, "bandwidth"),
             (privjax.laplacian, "bandwidth"),
@@ -105,7 +122,12 @@ def test_hyperparameters_out_of_range_are_named():
             jax.eval_shape(lambda z: privjax.kdi_loss(z, P, rho=bad, num_classes=CLASSES), Z)  # noqa: B023
         with pytest.raises(ValueError, match="rho must be positive"):
             privjax.discriminant_information(Z, P, rho=bad)
-    for bad in (-1.0, np.nan):
+    for bad, error in ((None, TypeError), ("1", TypeError), (np.ones(2), ValueError), ([1.0], TypeError)):
+        with pytest.raises(error, match="rho must be a"):
+            privjax.kdi_loss(Z, P, rho=bad)
+        with pytest.raises(error, match="penalty must be a"):
+            privjax.wdn_discriminator_loss(Z, P, critic, penalty=bad)
+    for bad in (-1.0, np.nan, np.inf):
         with pytest.raises(ValueError, match="penalty must not be negative"):
             privjax.wdn_discriminator_loss(Z, P, critic, penalty=bad)
         with pytest.raises(ValueError, match="noise must not be negative"):
