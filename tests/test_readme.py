@@ -36,28 +36,22 @@ def run_shell(block: str) -> None:
             assert extras <= set(project["optional-dependencies"]), line
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    return tmp_path_factory.mktemp("readme")
-
-
-def test_the_blocks_run_in_order(folder, monkeypatch, capsys):
-    monkeypatch.chdir(folder)
+def test_the_blocks_run_in_order(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
     assert {language for language, _ in BLOCKS} == {"python", "sh"}
+    printed = []
     for language, block in BLOCKS:
         {"python": run_python, "sh": run_shell}[language](block)
         if language == "python":
-            assert capsys.readouterr().out.strip(), block
-    assert (folder / "runs" / "people" / "report" / "report.html").stat().st_size > 100_000
-
-
-def test_the_first_example_learns(capsys):
-    run_python(next(block for language, block in BLOCKS if language == "python"))
-    losses, p_value = capsys.readouterr().out.splitlines()
+            printed.append(capsys.readouterr().out.strip())
+            assert printed[-1], block
+    # The first example learns.
+    losses, p_value = printed[0].splitlines()
     cross_entropy, mmd = map(float, re.findall(r"[\d.]+", losses))
     assert cross_entropy < 0.55  # below log 2: parity is being learned
     assert mmd < 0.2
     assert 0 < float(p_value) <= 1
+    assert (tmp_path / "runs" / "people" / "report" / "report.html").stat().st_size > 100_000
 
 
 def test_commands_that_no_test_runs_are_noticed():
