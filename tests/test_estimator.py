@@ -277,6 +277,8 @@ def test_without_anything_to_hide_it_must_be_said(data):
         (dict(privacy_weight=-1.0), {}, "privacy_weight.* must be a finite number, not negative"),
         (dict(privacy_weight={"usr": 1.0}), {}, r"must name the private variables \['sensitive_features'\]"),
         (dict(n_components=0), {}, "n_components must be a whole number"),
+        (dict(private_widths=20), {}, "private_widths must be a tuple of whole numbers, got 20"),
+        (dict(public_widths=(4, 0)), {}, "public_widths must be a whole number of at least 1, got 0"),
         (dict(max_epochs=2.5), {}, "max_epochs must be a whole number"),
         (dict(batch_size=0), {}, "batch_size must be a whole number"),
         (dict(kinds={"user": "category"}), {}, "kinds must map y, sensitive_features to"),
@@ -479,7 +481,9 @@ WEIGHTS_ARE_NOT_REPEATS = {
 
 
 def test_check_estimator():
-    transformer = PrivacyTransformer(privacy_weight=0.0, n_components=2, public_widths=(3,), max_epochs=1)
+    # No hidden layers, as some twenty shapes are compiled; several batches, as training has.
+    settings = dict(n_components=2, public_widths=(), batch_size=5, max_epochs=1)
+    transformer = PrivacyTransformer(privacy_weight=0.0, **settings)
     results = check_estimator(transformer, expected_failed_checks=WEIGHTS_ARE_NOT_REPEATS, on_skip=None)
     failed = {result["check_name"] for result in results if result["status"] == "xfail"}
     assert failed == set(WEIGHTS_ARE_NOT_REPEATS)

@@ -36,7 +36,7 @@ def train(
     """
     objective = make_objective(settings["objective"])
     if settings["max_epochs"] is not None:
-        schedule = objective.schedule._replace(max_epochs=_positive(settings, "max_epochs"))
+        schedule = objective.schedule._replace(max_epochs=_positive(settings["max_epochs"], "max_epochs"))
         objective = objective._replace(schedule=schedule)
     for name, label in private.items():
         if label.classes is None and not objective.continuous:
@@ -48,12 +48,13 @@ def train(
         objective = objective._replace(
             privacy_loss=_nothing, discriminator_loss=None, draw=None, continuous=True
         )
+    width = _positive(settings["n_components"], "n_components")
     networks = nn_networks(
         x.shape[1],
         num_outputs=_width(y),
         num_private=sum(map(_width, private.values())) if objective.discriminator_loss else 0,
-        private_widths=(*settings["private_widths"], _positive(settings, "n_components")),
-        public_widths=settings["public_widths"],
+        private_widths=(*_widths(settings, "private_widths"), width),
+        public_widths=_widths(settings, "public_widths"),
     )
     mean, spread = _scaling(x, weights) if settings["scale"] else (np.zeros_like(x[0]), np.ones_like(x[0]))
     weight = settings["privacy_weight"]
@@ -68,7 +69,7 @@ def train(
         privacy_weight=weight,
         networks=networks,
         weights=weights,
-        batch_size=_positive(settings, "batch_size"),
+        batch_size=_positive(settings["batch_size"], "batch_size"),
         seed=check_random_state(settings["random_state"]).randint(np.iinfo(np.int32).max),
     )
     if result.status == "diverged":
@@ -116,8 +117,13 @@ def _scaled(x: np.ndarray, mean: np.ndarray, spread: np.ndarray) -> np.ndarray:
     return x
 
 
-def _positive(settings: dict[str, Any], name: str) -> int:
-    value = settings[name]
+def _widths(settings: dict[str, Any], name: str) -> list[int]:
+    if np.ndim(settings[name]) != 1:
+        raise ValueError(f"{name} must be a tuple of whole numbers, got {settings[name]!r}.")
+    return [_positive(width, name) for width in settings[name]]
+
+
+def _positive(value: Any, name: str) -> int:
     if not isinstance(value, numbers.Integral) or value < 1:
         raise ValueError(f"{name} must be a whole number of at least 1, got {value!r}.")
     return int(value)
