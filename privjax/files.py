@@ -62,16 +62,28 @@ else:
         fcntl.flock(handle, fcntl.LOCK_UN)
 
 
-def write_json(path: Path, value: Any) -> None:
-    """Writes strict JSON (NaN and infinity are refused): the old file stays until the new one is whole."""
-    text = json.dumps(value, indent=1, allow_nan=False) + "\n"
+@contextlib.contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Gives another name to write under: an old file stays until the new one is whole.
+
+    Args:
+      path: what the file is called once everything went well; otherwise nothing is left behind.
+    """
+    if path.is_dir():
+        raise ValueError(f"{path} is a folder: name a file in it.")
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        with part.open("w", encoding="utf-8") as handle:
-            handle.write(text)
-            handle.flush()
+        yield part
+        with part.open("rb+") as handle:
             os.fsync(handle.fileno())
         os.replace(part, path)
     finally:
         part.unlink(missing_ok=True)
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Writes strict JSON (NaN and infinity are refused): the old file stays until the new one is whole."""
+    text = json.dumps(value, indent=1, allow_nan=False) + "\n"
+    with replacing(path) as part:
+        part.write_text(text, encoding="utf-8")

@@ -13,6 +13,7 @@ PACKAGE = pathlib.Path(__file__).resolve().parents[1] / "privjax"
 # Each room and the rooms it may know. A room that is not here (the command line, a demo, the package's own
 # __init__) wires others together: it may know all, and no room below may know it.
 ROOMS = {
+    "extras": set(),
     "files": set(),
     "progress": set(),
     "kernels": set(),
@@ -23,11 +24,11 @@ ROOMS = {
     "networks": {"convolution"},
     "train": {"kernels", "losses", "networks"},
     "baselines": {"kernels", "losses"},
-    "datasets": {"files"},
+    "datasets": {"extras", "files"},
     "sweep": {"files", "progress", "datasets", "networks", "train"},
     "audit": {"files", "progress", "independence", "networks", "datasets", "sweep"},
-    "export": {"files", "progress", "datasets", "networks", "sweep"},
-    "report": {"files", "audit", "export", "sweep"},
+    "export": {"extras", "files", "progress", "datasets", "networks", "sweep"},
+    "report": {"extras", "files", "audit", "export", "sweep"},
     "estimator": {"files", "export", "networks", "sweep", "train"},
 }
 NO_JAX = ("datasets", "audit")

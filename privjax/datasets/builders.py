@@ -9,9 +9,10 @@ import numpy as np
 
 from privjax.datasets import faces, sensors
 from privjax.datasets.archives import Tree, open_tree
-from privjax.datasets.errors import DataError, need
+from privjax.datasets.errors import DataError
 from privjax.datasets.fingerprints import file_sha256, fingerprint, tree_sha256
 from privjax.datasets.sources import SOURCES, VERSION, Source, locate
+from privjax.extras import need
 
 tfds: Any = need("tensorflow_datasets")
 need("array_record")

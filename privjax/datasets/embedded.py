@@ -3,8 +3,8 @@
 import numpy as np
 
 from privjax.datasets.dataset import Dataset, assemble
-from privjax.datasets.errors import need
 from privjax.datasets.protocols import per_label_split
+from privjax.extras import need
 
 _PARITY = ("even", "odd")
 _DIABETES_PRIVATE = ("age", "sex")

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from privjax.datasets.archives import Tree
-from privjax.datasets.errors import DataError, need
+from privjax.datasets.errors import DataError
+from privjax.extras import need
 
 Record = dict[str, Any]
 SIDE = 32

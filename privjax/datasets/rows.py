@@ -9,8 +9,9 @@ import numpy as np
 
 from privjax.datasets.blocks import Table
 from privjax.datasets.cells import Cells
-from privjax.datasets.errors import DataError, need
+from privjax.datasets.errors import DataError
 from privjax.datasets.table_files import open_table
+from privjax.extras import need
 
 _LARGEST = float(np.finfo(np.float32).max)
 _CELLS = 1 << 19  # of a block: as words of a CSV they take about 100 MB

@@ -12,7 +12,8 @@ import numpy as np
 from privjax.datasets.array_files import array_table
 from privjax.datasets.blocks import Block, Table, check_names, row_namer
 from privjax.datasets.cells import guess_kind, read_words, typed_cells
-from privjax.datasets.errors import DataError, need
+from privjax.datasets.errors import DataError
+from privjax.extras import need
 
 
 def open_table(

@@ -9,8 +9,8 @@ import numpy as np
 
 from privjax.estimator.model import Model
 from privjax.export.layers import Layers, make_header
-from privjax.export.replace import replacing
 from privjax.export.write import npz_bytes
+from privjax.files import replacing
 
 
 def export(model: Model, path: str | os.PathLike, names: list[str] | None, about: dict[str, Any]) -> dict:

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from privjax.estimator.model import Model
-from privjax.export.replace import replacing
 from privjax.export.runner import digest
+from privjax.files import replacing
 
 FORMAT, VERSION = "privjax-transformer", 1
 _ATTRIBUTES = ("n_features_in_", "n_iter_", "status_", "history_")

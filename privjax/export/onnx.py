@@ -11,17 +11,17 @@ from typing import Any
 
 import numpy as np
 
-from privjax.export.extra import need
 from privjax.export.layers import Layers
 from privjax.export.runner import Encoder, check_header
 from privjax.export.sealed import seal, unsealed
+from privjax.extras import need
 
 _OPSET, _IR = 17, 8  # of 2022: runtimes on devices are seldom new
 
 
 def onnx_bytes(layers: Layers, header: dict[str, Any]) -> bytes:
     """The file's content."""
-    need("onnx")
+    need("onnx", extra="export")
     from onnx import TensorProto, checker, helper, numpy_helper
 
     arrays, nodes, constants = list(layers.arrays), [], []
@@ -72,7 +72,7 @@ def onnx_bytes(layers: Layers, header: dict[str, Any]) -> bytes:
 def load_onnx(path: str | os.PathLike) -> Encoder:
     """Reads an encoder that `onnx_bytes` wrote; it runs on onnxruntime."""
     content = seal(unsealed(path))
-    runtime = need("onnxruntime")
+    runtime = need("onnxruntime", extra="export")
     options = runtime.SessionOptions()
     options.log_severity_level = 3  # errors are raised: nothing is left to be logged
     try:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from privjax.datasets.errors import need
+from privjax.extras import need
 
 Write = Callable[[np.ndarray], None]
 

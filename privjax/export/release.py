@@ -11,7 +11,7 @@ import numpy as np
 from privjax.datasets.rows import open_rows
 from privjax.export.outputs import OUTPUTS, open_output
 from privjax.export.read import load_file
-from privjax.export.replace import replacing
+from privjax.files import replacing
 from privjax.progress import Standing, reporter
 
 PathLike = str | os.PathLike

@@ -16,11 +16,11 @@ import jax
 import numpy as np
 from jax import export
 
-from privjax.export.extra import need
 from privjax.export.layers import Layers
 from privjax.export.runner import Encoder as FileEncoder
 from privjax.export.runner import check_header
 from privjax.export.sealed import seal, unsealed
+from privjax.extras import need
 from privjax.networks import make_networks
 from privjax.sweep import Encoder
 
@@ -29,7 +29,7 @@ PLATFORMS = ("cpu", "cuda", "tpu")
 
 def stablehlo_bytes(encoder: Encoder, layers: Layers, header: dict[str, Any]) -> bytes:
     """The file's content: the program takes any number of rows, on any of `PLATFORMS`."""
-    need("flatbuffers")  # jax.export needs it, and jax does not bring it
+    need("flatbuffers", extra="export")  # jax.export needs it, and jax does not bring it
     settings = dict(encoder.networks.settings or ())
     if "implementation" in settings:
         settings["implementation"] = "native"  # blocks of images are made for a CPU and a known number
@@ -60,7 +60,7 @@ def _without_locations() -> Iterator[None]:
 def load_stablehlo(path: str | os.PathLike) -> FileEncoder:
     """Reads an encoder that `stablehlo_bytes` wrote."""
     said, _, program = unsealed(path).partition(b"\n")
-    need("flatbuffers")
+    need("flatbuffers", extra="export")
     try:
         header = check_header(json.loads(said))
         exported = export.deserialize(bytearray(program))

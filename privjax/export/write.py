@@ -11,8 +11,8 @@ import numpy as np
 from privjax.export import runner
 from privjax.export.layers import Layers, make_header, make_layers
 from privjax.export.onnx import onnx_bytes
-from privjax.export.replace import replacing
 from privjax.export.stablehlo import stablehlo_bytes
+from privjax.files import replacing
 from privjax.sweep import Encoder, load_encoder, load_results
 
 PathLike = str | os.PathLike

@@ -1,11 +1,10 @@
 """`report`: writes a sweep's page, its picture and its table."""
 
-import importlib
 import os
 from pathlib import Path
-from types import ModuleType
 
-from privjax.export.replace import replacing
+from privjax.extras import need
+from privjax.files import replacing
 from privjax.report.content import make_content
 from privjax.report.markdown import make_markdown
 from privjax.report.page import make_page
@@ -29,7 +28,7 @@ def report(workdir: PathLike, *, to: PathLike | None = None) -> Path:
     Returns:
       The path of the page.
     """
-    plotly, _ = _need("plotly.offline"), _need("matplotlib.figure")
+    plotly, _ = (need(module, extra="report") for module in ("plotly.offline", "matplotlib.figure"))
     content = make_content(workdir)
     picture = make_picture(content)
     page = make_page(content, picture=picture, plotly=plotly.get_plotlyjs())
@@ -44,13 +43,3 @@ def report(workdir: PathLike, *, to: PathLike | None = None) -> Path:
         with replacing(folder / name) as part:
             part.write_bytes(written)
     return folder / "report.html"
-
-
-def _need(module: str) -> ModuleType:
-    try:
-        return importlib.import_module(module)
-    except ModuleNotFoundError as error:
-        name = module.partition(".")[0]
-        if error.name is None or error.name.partition(".")[0] != name:
-            raise  # a broken installation, not a missing one
-        raise ImportError(f"{name} is not installed: pip install 'privjax[report]' brings it.") from error
