@@ -1,5 +1,7 @@
 """Settings of the suite: the same cases on every machine; objectives that spell their broadcasts out."""
 
+from pathlib import Path
+
 import jax
 import pytest
 from hypothesis import HealthCheck, Phase, settings
@@ -25,3 +27,15 @@ def _no_rank_promotion(request):
         return
     with jax.numpy_rank_promotion("raise"):
         yield
+
+
+MAPS = Path("/proc/self/maps")
+MOST_MAPS = 20_000  # Linux allows a process 65530, and XLA crashes where it gets no more
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _few_compiled_programs():
+    """Every compiled program holds some memory maps: the suite has more programs than a process may hold."""
+    yield
+    if MAPS.exists() and MAPS.read_bytes().count(b"\n") > MOST_MAPS:
+        jax.clear_caches()
