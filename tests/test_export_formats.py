@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import privjax
-from privjax.export import sealed
+from privjax.export import runner, sealed
 from privjax.export.layers import make_header, make_layers
 from privjax.export.onnx import onnx_bytes
 from privjax.export.read import load_file
@@ -90,7 +90,7 @@ def test_rows_of_any_shape_the_networks_take(networks, shape, scaled, found, tmp
 
 def test_many_rows_go_through_in_blocks(files, encoder, rows, monkeypatch):
     z = expected_z(encoder, rows)
-    monkeypatch.setattr("privjax.export.runner._WORK", 3 * 9 * 2 * 3 * 20)  # three rows at a time
+    monkeypatch.setattr(runner, "_WORK", 3 * 9 * 2 * 3 * 20)  # three rows at a time
     for suffix in SUFFIXES:
         loaded = load_file(files / f"encoder.{suffix}")
         sizes, apply = [], loaded.apply

@@ -90,12 +90,9 @@ def test_linear_kernel_gives_discriminant_information(rho, d):
 # d, order, gamma, scale of z, rho: far out k is large, and float32 has digits for a ridge in proportion only.
 POLYNOMIALS = [
     (1, 2, 1.0, 1.0, 1e-2),
-    (1, 4, 0.5, 1.0, 1.0),
     (1, 3, 0.1, 0.1, 1e-3),
-    (3, 2, 1.0, 1.0, 1e-2),
     (3, 4, 0.5, 1.0, 1.0),
     (3, 4, 0.5, 10.0, 1e6),
-    (20, 4, 0.05, 1.0, 1.0),
     (20, 3, 0.1, 0.1, 1e-3),
 ]
 
