@@ -142,7 +142,7 @@ def kdi_row(name, kernel, pair_kernel, rho=1e-4, **traits) -> Objective:
 
 
 def centring(labels) -> float:
-    """What the centring of P may leave of one class alone: float32 rounds a mean of ones, then it is squared."""
+    """What centring leaves of one class alone: float32 rounds a mean of ones, and that is squared."""
     return len(labels) * float(np.finfo(np.float32).eps) ** 2
 
 
