@@ -10,7 +10,8 @@ import made
 import pytest
 
 import privjax
-from privjax.report import report, write
+from privjax import extras
+from privjax.report import report
 from privjax.report.content import make_content
 from privjax.report.markdown import make_markdown
 from privjax.report.page import make_page
@@ -298,7 +299,7 @@ def test_what_cannot_be_reported_is_told(tmp_path, monkeypatch):
     def absent(name):
         raise ModuleNotFoundError(name, name="plotly")
 
-    monkeypatch.setattr(write.importlib, "import_module", absent)
+    monkeypatch.setattr(extras.importlib, "import_module", absent)
     with pytest.raises(ImportError, match=r"plotly is not installed: pip install 'privjax\[report\]'"):
         report(folder)
 
