@@ -86,7 +86,7 @@ def test_the_sources_import_no_other_part_of_the_package():
             for name in imported:
                 assert not name.startswith(("jax", "flax", "optax")), path.name
                 if name.startswith("privjax"):
-                    assert name.startswith(("privjax.datasets", "privjax.files")), path.name
+                    assert name.startswith(("privjax.datasets", "privjax.extras", "privjax.files")), path.name
 
 
 def test_importing_costs_less_than_numpy_does():
