@@ -68,7 +68,6 @@ def privacy_confidence(
         raise ValueError(f"num_permutations must be an integer of at least 1, got {num_permutations}")
     if statistic is not None and not callable(statistic):
         raise TypeError(f"statistic must be a function (z, p) -> scalar, got {statistic!r}")
-    batch = rows(z, None)
     given = as_array(p)
     if statistic is None:
         # At the ridge of training a regression interpolates a small sample, shuffled or not.
@@ -80,8 +79,12 @@ def privacy_confidence(
     if "kernel" in options:
         check_kernel("kernel", options["kernel"])
     num_classes = options.pop("num_classes", num_classes)
+    weights = options.pop("weights", None)
+    batch = rows(z, weights)
     n, d = batch.z.shape
-    prepared = loss in (mmd_loss, kdi_loss) and 4 * n * n <= CHUNK_BYTES and "weights" not in options
+    prepared = loss in (mmd_loss, kdi_loss) and 4 * n * n <= CHUNK_BYTES and weights is None
+    if weights is not None:
+        options["weights"] = batch.weights
     if given.ndim == 1 or loss is mmd_loss:
         found = labels(given, batch, num_classes)
         p, broken = jax.nn.one_hot(found.of_row, found.num_classes, dtype=batch.z.dtype), found.broken
@@ -97,9 +100,12 @@ def _test(batch, p, broken, key, options, loss, prepared, num_permutations, chun
         of_p = (_mmd_of if loss is mmd_loss else _kdi_of)(batch, **options)
     else:
         of_p = functools.partial(loss, batch.z, **options)
+    # Rows of weight zero keep their p: what is in the sums is shuffled among itself.
+    counted = jnp.argsort(~batch.there, stable=True)
 
     def shuffled(key):
-        return of_p(p[jnp.argsort(jax.random.bits(key, p.shape[:1]))])
+        bits = jnp.where(batch.there, jax.random.bits(key, p.shape[:1]), np.uint32(2**32 - 1))
+        return of_p(p.at[counted].set(p[jnp.argsort(bits, stable=True)]))
 
     observed = of_p(p) + broken
     keys = jax.random.split(key, (-(-num_permutations // chunk), chunk))
@@ -119,7 +125,7 @@ def _split(statistic: Callable) -> tuple[Callable, dict[str, Any]]:
 
 def _mmd_of(batch: Rows, *, kernel: Kernel = gaussian_mixture()) -> Callable[[Array], Array]:  # noqa: B008
     """mmd_loss as a function of p: sum_l sqrt(p_l' Kc p_l) / (N - N_l), with Kc the centred kernel."""
-    k, scale = _centred_kernel(batch, kernel)
+    k, _, scale = _centred_kernel(batch, kernel)
     n = batch.z.shape[0]
 
     def value(p):
@@ -139,16 +145,16 @@ def _kdi_of(
     rho: float | Array = 1e-4,
 ) -> Callable[[Array], Array]:
     """kdi_loss as a function of p: tr(p' Kc (Kc + rho)^-1 p)."""
-    k, scale = _centred_kernel(batch, kernel)
-    h = k + ridge_at_least(k, rho / scale / scale) * jnp.eye(k.shape[0], dtype=k.dtype)
+    k, size, scale = _centred_kernel(batch, kernel)
+    h = k + ridge_at_least(len(k), size, rho / scale / scale) * jnp.eye(k.shape[0], dtype=k.dtype)
     explained = jax.scipy.linalg.cho_solve((jnp.linalg.cholesky(h), True), k)
     return lambda p: _quadratic(explained, p - p.mean(0, keepdims=True)).sum()
 
 
-def _centred_kernel(batch: Rows, kernel: Kernel) -> tuple[Array, Array | float]:
+def _centred_kernel(batch: Rows, kernel: Kernel) -> tuple[Array, Array, Array | float]:
     kernel, scale = normalise(resolve(kernel, batch.z), batch.z)
     n = batch.z.shape[0]
-    return centred_kernel(centred(batch, kernel), jnp.full(n, 1 / n, batch.z.dtype), kernel), scale
+    return *centred_kernel(centred(batch, kernel), jnp.full(n, 1 / n, batch.z.dtype), kernel), scale
 
 
 def _quadratic(k: Array, p: Array) -> Array:
@@ -157,10 +163,10 @@ def _quadratic(k: Array, p: Array) -> Array:
 
 
 def _discrete(p: Array) -> bool:
-    if p.ndim == 1 or jnp.issubdtype(p.dtype, jnp.integer) or p.dtype == bool:
+    if p.ndim == 1:
         return True
     try:
-        return bool((((p == 0) | (p == 1)).all(1) & (p.sum(1) == 1)).all())
+        return bool((((p == 0) | (p == 1)).all(1) & ((p == 1).sum(1) == 1)).all())
     except jax.errors.ConcretizationTypeError as error:
         raise ValueError(
             "statistic is needed when p is a traced matrix: pass mmd_loss for classes, kdi_loss otherwise"

@@ -6,7 +6,9 @@ constant added to the kernel cancels. So each term is evaluated as k minus its v
 instead of `exp`): that keeps full relative precision when all rows lie close together.
 """
 
+import functools
 import math
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
@@ -255,11 +257,15 @@ def radial_parts(
 
 
 def radial_slope(terms: Sequence[Term], d2: Array, *, share: bool = True) -> Array:
-    """Derivative of `radial_value` in d2."""
+    """Derivative of `radial_value` in d2, where rows differ; 0 where they meet, as they pull nowhere.
+
+    Left in there, what multiplies it, z_i g - g z_i, would be rounding of the size of z.
+    """
     total = jnp.zeros_like(d2)
     for ladder in _ladders(terms) if share else [[t] for t in terms if t.kind == "gaussian"]:
         rate = _exponent(ladder[0], d2.dtype)
-        k = jnp.exp(d2 * rate)
+        # Chosen before the squarings: XLA would turn exp(a) exp(a) back into exp(a + a), five exponentials.
+        k = jnp.where(d2 == 0, 0, jnp.exp(d2 * rate))
         total = total + (ladder[0].weight * rate) * k
         for wider, term in zip(ladder, ladder[1:], strict=False):
             for _ in range(_squarings(wider, term)):
@@ -269,8 +275,9 @@ def radial_slope(terms: Sequence[Term], d2: Array, *, share: bool = True) -> Arr
         if term.kind == "laplacian":
             # d/d(d2) exp(-r/s) = -exp(-r/s) / (2 s r): the subgradient 0 where two rows meet.
             r, s = safe_sqrt(d2), _scale(term, d2.dtype)
-            slope = -jnp.exp(-r / s) / (2 * s * jnp.where(d2 == 0, 1, r))
-            total = total + term.weight * jnp.where(d2 == 0, 0, slope)
+            k = jnp.exp(-r / s)
+            slope = -k / (2 * s * jnp.where(d2 == 0, 1, r))
+            total = total + term.weight * jnp.where((d2 == 0) | (k == 0), 0, slope)
     return total
 
 
@@ -322,18 +329,76 @@ def by_differences(n: int, m: int, width: int) -> bool:
     return width <= NARROW or n * m * width <= SMALL
 
 
-def fast_squared_distances(a: Array, b: Array) -> Array:
+def fast_squared_distances(a: Array, b: Array, *, fine: bool | Array = False) -> Array:
     """|a_i - b_j|^2, from a product when the rows, which then should be centred, are wide and many.
 
     The product leaves rounding of the size of |a|^2 + |b|^2 behind: what is no more than that becomes
     zero, so that equal rows are at distance zero however far out they lie.
+
+    Args:
+      a: rows [n, d].
+      b: rows [m, d].
+      fine: whether to keep 500 times less of that rounding, at three times the product's cost; may be traced.
     """
-    width = a.shape[1]
-    if by_differences(len(a), len(b), width):
+    if by_differences(len(a), len(b), a.shape[1]):
         return squared_distances(a, b)
+    if fine is True:
+        return _split_distances(a, b)
+    size_a, size_b = (a * a).sum(1), (b * b).sum(1)
+    product = jnp.matmul(a, b.T, precision="highest")
+    if fine is not False:
+        # A loop of one turn or none, as XLA spreads its body over the cores and not that of a conditional.
+        # What then stands for the product is made of the distances: the plain way costs nothing more.
+        def split(state):
+            # The barrier ties the rows to the turn, or what never changes would be computed before the loop.
+            x, y, _ = jax.lax.optimization_barrier((a, b, state[3]))
+            return -0.5 * _split_distances(x, y), 0 * size_a, 0 * size_b, ~state[3]
+
+        state = (product, size_a, size_b, fine)
+        product, size_a, size_b, _ = jax.lax.while_loop(lambda state: state[3], split, state)
+    size = size_a[:, None] + size_b[None, :]
+    return _without_noise(size - 2 * product, size, a, math.sqrt(a.shape[1]))
+
+
+def wants_fine(terms: Sequence[Term], z: Array) -> Array:
+    """Whether a plain product's rounding of distances could be seen by the narrowest radial term.
+
+    It is seen where tight clusters lie far apart: what a term tells of the rows of a cluster is then small
+    beside what the clusters' own size rounds off.
+    """
+    rounding = math.sqrt(z.shape[1]) * float(jnp.finfo(z.dtype).eps) * (z * z).sum(1).max()
+    narrowest = jnp.stack([jnp.asarray(_scale(t, z.dtype), z.dtype) for t in terms]).min()
+    return jax.lax.stop_gradient(rounding > 5e-4 * narrowest * narrowest)
+
+
+def _split_distances(a: Array, b: Array) -> Array:
+    """By splitting a = h + l: products of h are so short that they add up exactly, those of l are small.
+
+    With h on a grid of q = 2^-11 times the largest norm (half the digits of the dtype, less one) every sum
+    of products of two h is a whole number of q^2 below 2^24. Then, with c = 2 h.l + l.l,
+
+        |a_i - b_j|^2 = |h_i - h_j|^2 + c_i + c_j - 2 (h_i.l_j + l_i.b_j).
+    """
+    digits = jnp.finfo(a.dtype).nmant + 1
+    largest = jnp.maximum((a * a).sum(1).max(), (b * b).sum(1).max())
+    # A sum with a number so large leaves of x what lies on the grid.
+    anchor = 1.5 * jnp.sqrt(largest) * 2.0 ** (digits - digits // 2)
+    parts = []
+    for x in (a, b):
+        h = (x + anchor) - anchor
+        low = x - h
+        parts.append((h, low, (h * h).sum(1), 2 * (h * low).sum(1) + (low * low).sum(1)))
+    (ha, la, size_a, rest_a), (hb, lb, size_b, rest_b) = parts
+    dot = functools.partial(jnp.matmul, precision="highest")
+    exact = size_a[:, None] + size_b[None, :] - 2 * dot(ha, hb.T)
+    cross = dot(jnp.concatenate([ha, la], 1), jnp.concatenate([lb, b], 1).T)
+    d2 = exact + (rest_a[:, None] + rest_b[None, :] - 2 * cross)
     size = (a * a).sum(1)[:, None] + (b * b).sum(1)[None, :]
-    d2 = size - 2 * jnp.matmul(a, b.T, precision="highest")
-    noise = math.sqrt(width) * float(jnp.finfo(a.dtype).eps)
+    return _without_noise(d2, size, a, math.sqrt(a.shape[1]) * 2.0 ** (1 - digits // 2))
+
+
+def _without_noise(d2: Array, size: Array, a: Array, units: float) -> Array:
+    noise = units * float(jnp.finfo(a.dtype).eps)
     return jnp.where(d2 <= noise * size, 0, d2)  # a comparison with NaN is false: NaN stays
 
 
@@ -369,12 +434,16 @@ def accurate_expm1_negative(x: Array) -> Array:
 
 
 def _ladders(terms: Sequence[Term]) -> list[list[Term]]:
-    """Gaussian terms grouped so that each bandwidth is that of the one before over a power of two."""
+    """Gaussian terms grouped so that each bandwidth is that of the one before over a power of two.
+
+    From first to last no more than a factor of 16: the k of rows close together is 1 less very little, and
+    each squaring doubles its rounding.
+    """
     static = [t for t in terms if t.kind == "gaussian" and isinstance(t.scale, (int, float))]
     ladders: list[list[Term]] = []
     for term in sorted(static, key=lambda t: -t.scale):
         for ladder in ladders:
-            if 0 <= _log2_ratio(ladder[-1], term) <= 3:
+            if 0 <= _log2_ratio(ladder[-1], term) <= 3 and _log2_ratio(ladder[0], term) <= 4:
                 ladder.append(term)
                 break
         else:
@@ -395,14 +464,16 @@ def _squarings(wider: Term, term: Term) -> int:
 
 
 def _exponent(term: Term, dtype: Any) -> Any:
-    """-1 / (2 sigma^2)."""
-    scale = _scale(term, dtype)
-    return -0.5 / (scale * scale)
+    """-1 / (2 sigma^2), finite for a bandwidth however small."""
+    scale, most = _scale(term, dtype), float(jnp.finfo(dtype).max)
+    if isinstance(scale, float):
+        return max(-0.5 / max(scale * scale, sys.float_info.min), -most)
+    return jnp.maximum(-0.5 / (scale * scale), -most)
 
 
 def _scale(term: Term, dtype: Any) -> Any:
     if isinstance(term.scale, (int, float)):
-        return float(term.scale)
+        return max(float(term.scale), float(jnp.finfo(dtype).tiny))
     return jax.lax.stop_gradient(jnp.asarray(term.scale)).astype(dtype)
 
 

@@ -30,6 +30,7 @@ from privjax.kernels import (
     radial_slope,
     radial_value,
     split,
+    wants_fine,
 )
 
 BLOCK = 768  # rows of a block: few turns of the loop, and a block row still near the cache
@@ -120,7 +121,7 @@ def _sums(z: Array, u: Array, v: Array, s: Array, kernel: Kernel) -> tuple[Array
     grid = _grid(n)
     rows = (z, u, v, s)
     total = jnp.zeros((2, n), z.dtype)
-    for family in _families(kernel):
+    for family in _families(kernel, z):
 
         def visit(block, family=family):
             (zi, ui, vi, si), (zj, uj, vj, sj), fresh = block
@@ -143,7 +144,7 @@ def _row_gradient(z: Array, w: Array, a: Array, b: Array, s: Array, kernel: Kern
     n, width = z.shape
     grid = _grid(n)
     gradient = jnp.zeros_like(z)
-    for family in _families(kernel):
+    for family in _families(kernel, z):
         # A shift changes no distance, and centred rows round less.
         factor = z - z.mean(0, keepdims=True) if family.radial else z
         rows = (z, w, a, b, s, jnp.concatenate([factor, jnp.ones((n, 1), z.dtype)], 1))
@@ -153,8 +154,9 @@ def _row_gradient(z: Array, w: Array, a: Array, b: Array, s: Array, kernel: Kern
             same = jnp.where(si[:, None] == sj[None, :], _cross(bi, wj) + _cross(wi, bj), 0)
             d = _cross(ai, wj) + _cross(wi, aj) + same
             g = lax.optimization_barrier(d * family.slope_of(zi, zj))
-            other = lax.dot_general(zi1, g, (((0,), (0,)), ((), ())), precision="highest")
-            return _dot(g, fresh[:, None] * zj1).T, other
+            # Barriers: a transposition folded into a product makes it a third slower than a small copy.
+            own = lax.optimization_barrier(_dot(g, fresh[:, None] * zj1))
+            return own.T, _dot(lax.optimization_barrier(zi1.T), g)
 
         total = _sweep(visit, rows, grid, width + 1).T
         gradient += family.assemble(factor, total[:, :width], total[:, width:])
@@ -170,22 +172,17 @@ class _Family(NamedTuple):
     assemble: Callable[[Array, Array, Array], Array]  # (z, sum_j g_ij z_j, sum_j g_ij) -> gradient
 
 
-def _families(kernel: Kernel) -> list[_Family]:
-    """The kernel's two families, those it has."""
+def _families(kernel: Kernel, z: Array) -> list[_Family]:
+    """The kernel's two families, those it has, for the rows z."""
     radial, dot = split(kernel)
-
-    def slope(a, b):
-        d2 = fast_squared_distances(a, b)
-        # Rows that meet pull nowhere. Left in, z_i g - g z_i would be rounding of the size of z.
-        return jnp.where(d2 == 0, 0, radial_slope(radial, d2))
-
     families = []
     if radial:
+        distances = partial(fast_squared_distances, fine=wants_fine(radial, z))
         families.append(
             _Family(
                 True,
-                lambda a, b: radial_value(radial, fast_squared_distances(a, b), expm1=expm1_negative),
-                slope,
+                lambda a, b: radial_value(radial, distances(a, b), expm1=expm1_negative),
+                lambda a, b: radial_slope(radial, distances(a, b)),
                 lambda z, gz, g: 2 * (z * g - gz),
             )
         )

@@ -155,3 +155,31 @@ def test_a_second_call_compiles_nothing():
     second = privjax.privacy_confidence(normal(17, 20, 2), s, statistic=wide, **options)
     assert independence._test._cache_size() == traces
     assert first.statistic > second.statistic  # and yet the new rho counts
+
+
+def test_rows_of_weight_zero_are_no_part_of_the_test():
+    z, s = normal(0, 40, 2), labels(1, 40, 2)
+    padded = jnp.concatenate([z, jnp.full((40, 2), jnp.nan)])
+    weights = jnp.repeat(jnp.array([1.0, 0.0]), 40)
+    statistic = functools.partial(privjax.mmd_loss, weights=weights)
+    found = privjax.privacy_confidence(
+        padded,
+        jnp.concatenate([s, jnp.zeros(40, int)]),
+        key=jax.random.key(0),
+        num_permutations=499,
+        statistic=statistic,
+        num_classes=2,
+    )
+    alone = privjax.privacy_confidence(z, s, key=jax.random.key(0), num_permutations=499)
+    np.testing.assert_allclose(found.statistic, alone.statistic, rtol=1e-5)
+    # The same distribution: labels of padding, all of one class, never reach rows that count.
+    assert stats.ks_2samp(found.permuted, alone.permuted).pvalue > 0.01
+    assert abs(float(found.p_value - alone.p_value)) < 0.1
+
+
+def test_counts_in_a_matrix_are_continuous():
+    ages = np.random.default_rng(0).integers(20, 60, (50, 1))
+    z = jnp.asarray(ages + np.random.default_rng(1).normal(size=(50, 1)), jnp.float32)
+    for dtype in (np.int32, np.int64):
+        found = privjax.privacy_confidence(z, ages.astype(dtype), key=jax.random.key(0), num_permutations=99)
+        assert found.p_value == pytest.approx(0.01)

@@ -11,6 +11,7 @@ from privjax.kernels import (
     NARROW,
     Kernel,
     accurate_expm1_negative,
+    by_differences,
     dot_slope,
     dot_value,
     fast_squared_distances,
@@ -22,20 +23,24 @@ from privjax.kernels import (
 FEW = 2  # columns of z up to which gradients take a product of high precision for each column
 
 
-def centred_kernel(z: Array, share: Array, kernel: Kernel) -> Array:
-    """C K C' [n, n] with C = I - 1 share', for centred rows z and shares that add up to one.
+def centred_kernel(z: Array, share: Array, kernel: Kernel) -> tuple[Array, Array]:
+    """C K C' [n, n] with C = I - 1 share', for centred rows z and shares that add up to one; and its size.
 
     Terms enter less their values at zero, which centring takes away. They are added up together with
     what their sum rounds off, and the means are taken off in the same way: an entry rounds once, at its
-    own size.
+    own size. The size is that of the numbers that have rounded: of products before they were centred.
     """
     radial, dot = split(kernel)
     parts = []
+    size = jnp.zeros((), z.dtype)
     if radial:
-        d2 = fast_squared_distances(z, z)
-        parts += radial_parts(radial, d2, expm1=accurate_expm1_negative, share=False)
+        d2 = fast_squared_distances(z, z, fine=True)
+        # Distances from products have rounded more than the squarings of a shared exponential do.
+        ladders = not by_differences(len(z), *z.shape)
+        parts += radial_parts(radial, d2, expm1=accurate_expm1_negative, share=ladders)
     if dot:
         parts += [dot_value([term], _dot(z, z.T)) for term in dot]
+        size = sum((jnp.abs(part).max() for part in parts[-len(dot) :]), start=size)
     high, low = parts[0], jnp.zeros_like(parts[0])
     for part in parts[1:]:
         high, low = add(high, low, part)
@@ -49,7 +54,8 @@ def centred_kernel(z: Array, share: Array, kernel: Kernel) -> Array:
     for offset in offsets:
         high, low = add(high, low, -jnp.broadcast_to(offset[:, None], high.shape))
         high, low = add(high, low, -jnp.broadcast_to(offset[None, :], high.shape))
-    return high + low
+    centred = high + low
+    return centred, jnp.maximum(size, jnp.abs(jnp.diagonal(centred)).max())
 
 
 def quadratic_gradient(z: Array, b: Array, low: Array, kernel: Kernel) -> Array:
@@ -62,10 +68,8 @@ def quadratic_gradient(z: Array, b: Array, low: Array, kernel: Kernel) -> Array:
     radial, dot = split(kernel)
     gradient = jnp.zeros_like(z)
     if radial:
-        d2 = fast_squared_distances(z, z)
-        # Rows that meet pull nowhere. Left in, z_i g - g z_i would be rounding of the size of z.
-        slope = jnp.where(d2 == 0, 0, radial_slope(radial, d2, share=z.shape[1] > NARROW))
-        slope = lax.optimization_barrier(slope)
+        d2 = fast_squared_distances(z, z, fine=True)
+        slope = lax.optimization_barrier(radial_slope(radial, d2, share=z.shape[1] > NARROW))
         if z.shape[1] <= FEW:
             columns = [(b * exact_product(slope * (c[:, None] - c[None, :]), b, low)).sum(1) for c in z.T]
             gradient += 4 * jnp.stack(columns, 1)

@@ -163,8 +163,8 @@ def is_integer(value: Array) -> bool:
 def _attribute(p: ArrayLike, batch: Rows) -> Array:
     p = as_array(p)
     n = batch.z.shape[0]
-    if p.dtype == bool:
-        p = p.astype(jnp.int32)
+    if p.dtype == bool or (is_integer(p) and p.dtype.itemsize < 4):
+        p = p.astype(jnp.int32)  # else a number of classes would wrap around in the labels' own type
     if not is_integer(p) and not jnp.issubdtype(p.dtype, jnp.floating):
         raise TypeError(f"p must be integer labels [n] or a real matrix [n, l], got {p.dtype}")
     if p.ndim not in (1, 2):

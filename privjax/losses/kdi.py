@@ -72,8 +72,9 @@ def _explained(z: Array, root: Array, p: Array, kernel: Kernel, rho: Array) -> A
 
 def _forward(z, root, p, kernel, rho):
     norm = jnp.where(root @ root == 0, 1, root @ root)
-    h = root[:, None] * root[None, :] * centred_kernel(z, root * root / norm, kernel)
-    ridge = ridge_at_least(h, rho)
+    h, size = centred_kernel(z, root * root / norm, kernel)
+    h = root[:, None] * root[None, :] * h
+    ridge = ridge_at_least(len(h), size * (root * root).max(), rho)
     before, left, a, low = _solve(h, ridge, p)
     # H has no part along the roots; what rounding put there was blown up by 1 / rho.
     a, low = add(a, low, -root[:, None] * exact_product(root[None, :], a, low) / norm)
@@ -123,7 +124,7 @@ def _solve(h: Array, ridge: Array, p: Array) -> tuple[Array, ...]:
     return jax.lax.while_loop(lambda state: state[4] & (state[5] < 3), refined, state)[:4]
 
 
-def ridge_at_least(k: Array, rho: float | Array) -> Array:
-    """rho, but no less than what the rounding of k's factorisation leaves of a ridge."""
-    least = 2 * math.sqrt(k.shape[0]) * jnp.finfo(k.dtype).eps * jnp.abs(jnp.diagonal(k)).max()
+def ridge_at_least(n: int, size: Array, rho: float | Array) -> Array:
+    """rho, but no less than what rounding in an n x n matrix of that size leaves of a ridge."""
+    least = 2 * math.sqrt(n) * jnp.finfo(size.dtype).eps * size
     return jnp.where(rho < least, least, rho)

@@ -69,13 +69,15 @@ def centred(batch: Rows, kernel: Kernel) -> Array:
     """Rows less their mean where distances come from products; rows of weight zero at the mean.
 
     Where they come from differences rows stay as they are: a shift could round the two sides of a
-    difference differently once it is fused into them.
+    difference differently once it is fused into them. Products of rows are not those of shifted rows, but
+    where they enter as they are (order 1) centring the kernel takes the difference away.
     """
     z, w, there = batch
-    if any(t.kind == "polynomial" for t in kernel.terms):
+    orders = [t.order for t in kernel.terms if t.kind == "polynomial"]
+    if orders and max(orders) > 1:
         return z
     mean = jax.lax.stop_gradient(w @ z / jnp.where(w.sum() == 0, 1, w.sum()))
-    if by_differences(len(z), *z.shape):
+    if by_differences(len(z), *z.shape) and not orders:
         return jnp.where(there[:, None], z, mean[None, :])
     return jnp.where(there[:, None], z - mean[None, :], 0)
 

@@ -230,3 +230,50 @@ def test_the_reference_is_the_oracle_and_float32_pinv_is_not_good_enough():
     kc, p32 = c @ k @ c, p.astype(np.float32)
     naive = np.trace(np.linalg.pinv(kc @ kc + np.float32(1e-4) * kc) @ kc @ p32 @ p32.T @ kc)
     assert abs(naive - reference(z, p)[0]) > 0.05 * reference(z, p)[0]
+
+
+def clusters(separation, n=300, d=40):
+    """Six tight clusters far apart, with the class a small step inside each: what training ends with."""
+    rng = np.random.default_rng(0)
+    y, s = rng.integers(0, 6, n), rng.integers(0, 2, n)
+    step = np.eye(d)[0]
+    z = separation * rng.normal(size=(6, d))[y] + 0.01 * rng.normal(size=(n, d)) + 0.1 * s[:, None] * step
+    return z.astype(np.float32), s
+
+
+@pytest.mark.parametrize("separation", [1, 10, 30])
+def test_tight_clusters_far_apart_in_many_wide_rows(separation):
+    z, s = clusters(separation)
+    wide = z.astype(float)
+    d2 = ((wide[:, None] - wide[None]) ** 2).sum(-1)
+    k = np.mean([np.expm1(-d2 / (2 * b * b)) for b in SIGMAS], 0)
+    p = oracles.one_hot(s, 2)
+    k = k - k.mean(0) - k.mean(1)[:, None] + k.mean()
+    a = np.linalg.solve(k + 1e-4 * np.eye(len(z)), p - p.mean(0))
+    g = 1e-4 * (a @ a.T) * np.mean([-np.exp(-d2 / (2 * b * b)) / (2 * b * b) for b in SIGMAS], 0)
+    want = 4 * (wide * g.sum(1)[:, None] - g @ wide)
+    value, gradient = jax.value_and_grad(privjax.kdi_loss)(jnp.asarray(z), jnp.asarray(p, jnp.float32))
+    np.testing.assert_allclose(value, ((p - p.mean(0)) * (k @ a)).sum(), rtol=1e-4)
+    assert np.linalg.norm(gradient - want) < 0.05 * np.linalg.norm(want)
+    mmd, slope = jax.value_and_grad(lambda z: privjax.mmd_loss(z, s, num_classes=2))(jnp.asarray(z))
+    k = np.mean([np.exp(-d2 / (2 * b * b)) for b in SIGMAS], 0)
+    np.testing.assert_allclose(mmd, float(oracles.mmd(k, s, 2)), rtol=1e-3)
+    assert np.isfinite(slope).all()
+
+
+@pytest.mark.parametrize("shift", [0.0, 100.0, 1000.0])
+def test_a_linear_kernel_does_not_see_where_the_rows_lie(shift):
+    z, labels = problem(n=200, d=10)
+    linear = privjax.polynomial(1)
+    here = privjax.kdi_loss(z, labels, kernel=linear, rho=1.0)
+    there = privjax.kdi_loss(z + np.float32(shift), labels, kernel=linear, rho=1.0)
+    np.testing.assert_allclose(there, here, rtol=2e-3)
+
+
+def test_a_polynomial_of_rows_off_the_centre_is_finite():
+    z, labels = problem(n=200, d=20)
+    for order, shift in ((2, 10.0), (4, 20.0)):
+        loss = lambda z: privjax.kdi_loss(z, labels, kernel=privjax.polynomial(order), num_classes=3)  # noqa: E731, B023
+        value, gradient = jax.value_and_grad(loss)(jnp.asarray(z + np.float32(shift)))
+        assert 0 <= value <= 134
+        assert np.isfinite(gradient).all()

@@ -174,3 +174,36 @@ def test_one_hot_and_labels_agree():
     z, labels = problem()
     p = oracles.one_hot(labels, 3)
     np.testing.assert_array_equal(privjax.mmd_loss(z, labels), privjax.mmd_loss(z, p))
+
+
+@pytest.mark.parametrize(("dtype", "count"), [(np.uint8, 256), (np.int8, 128), (np.uint8, 300)])
+def test_labels_of_a_byte(dtype, count):
+    rng = np.random.default_rng(0)
+    labels = rng.integers(0, min(count, np.iinfo(dtype).max + 1), 256)
+    z = rng.normal(size=(256, 2)).astype(np.float32)
+    loss = jax.jit(lambda p: privjax.mmd_loss(z, p, num_classes=count))
+    assert loss(labels.astype(dtype)) == loss(labels.astype(np.int32)) > 0
+    assert privjax.mmd_loss(z, labels.astype(dtype), num_classes=count) > 0
+
+
+@pytest.mark.parametrize("bandwidths", [(1, 8, 64, 512, 4096), tuple(2.0 ** np.arange(11))])
+def test_gradients_of_long_ladders(bandwidths):
+    z, labels = problem(n=60, d=5)
+    gradient = jax.grad(
+        lambda z: privjax.mmd_loss(z, labels, num_classes=3, kernel=privjax.gaussian_mixture(bandwidths))
+    )
+    with jax.enable_x64(True):
+        want = np.asarray(gradient(z.astype(np.float64)))
+    assert np.linalg.norm(gradient(jnp.asarray(z)) - want) < 1e-4 * np.linalg.norm(want)
+
+
+@pytest.mark.parametrize("kernel", [privjax.gaussian, privjax.laplacian])
+@pytest.mark.parametrize("bandwidth", [1e-20, 1e-200])
+def test_bandwidths_below_any_distance(kernel, bandwidth):
+    z, labels = problem()
+    value, gradient = jax.value_and_grad(
+        lambda z: privjax.mmd_loss(z, labels, num_classes=3, kernel=kernel(bandwidth))
+    )(jnp.asarray(z))
+    apart = oracles.mmd(np.eye(len(z)), labels, 3)
+    np.testing.assert_allclose(value, float(apart), rtol=1e-4)
+    assert np.isfinite(gradient).all()
