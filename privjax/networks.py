@@ -17,7 +17,7 @@ import numpy as np
 from flax import linen as nn
 from jax import Array
 
-from privjax.convolution import convolve_and_pool
+from privjax.convolution import convolve_and_pool, convolve_and_pool_combined
 
 Params = dict[str, Any]
 
@@ -113,22 +113,27 @@ class _Dense(nn.Module):
 
 
 class _ConvolutionPool(nn.Module):
-    """ReLU(max-pool(3 x 3 convolution)) of images [n, h, w, c]."""
+    """ReLU(max-pool(3 x 3 convolution)) of images [n, h, w, c], or of combinations x [n, k] of a basis."""
 
     filters: int
     implementation: str
 
     @nn.compact
-    def __call__(self, x):
-        shape = (3, 3, x.shape[-1], self.filters)
+    def __call__(self, x, basis=None):
+        shape = (3, 3, (x if basis is None else basis).shape[-1], self.filters)
         kernel = self.param("kernel", nn.initializers.lecun_normal(), shape, jnp.float32)
         bias = self.param("bias", nn.initializers.zeros_init(), (self.filters,), jnp.float32)
+        how = {"implementation": self.implementation}
+        if basis is None:
+            pooled = convolve_and_pool(x, kernel, **how)
+        else:
+            pooled = convolve_and_pool_combined(x, basis, kernel, **how)
         # A maximum commutes with adding a constant and with ReLU: both on a quarter of the size.
-        return nn.relu(convolve_and_pool(x, kernel, implementation=self.implementation) + bias)
+        return nn.relu(pooled + bias)
 
 
 class _PublicConvolution(nn.Module):
-    """Convolution and pooling, then dense layers, on the private sphere's image [n, h, w, c]."""
+    """Convolution and pooling, then dense layers, on the private sphere's image, or on its coordinates."""
 
     filters: int
     widths: tuple[int, ...]
@@ -136,9 +141,9 @@ class _PublicConvolution(nn.Module):
     implementation: str
 
     @nn.compact
-    def __call__(self, h, key=None, rate=0.0):
+    def __call__(self, h, key=None, rate=0.0, basis=None):
         keys = _layer_keys(key, 2)
-        h = _ConvolutionPool(self.filters, self.implementation)(h)
+        h = _ConvolutionPool(self.filters, self.implementation)(h, basis)
         h = dropout(h, key=keys[0], rate=rate)
         return _Dense(self.widths, self.num_outputs)(h, keys[1], rate)
 
@@ -346,6 +351,8 @@ def _scnn_networks(
         }
 
     def private(params, x, *, key=None, dropout=0.0):
+        if math.prod(x.shape[1:]) != math.prod(image_shape):
+            raise ValueError(f"x must hold images of shape {image_shape}, got rows of shape {x.shape[1:]}.")
         h = _apply(image, params["private"]["convolution"], x.reshape(-1, *image_shape))
         h = h.reshape(-1, hidden_size)
         if project is None:  # h itself is the layer between the spheres, which is never dropped
@@ -353,9 +360,13 @@ def _scnn_networks(
         return _apply(project, params["private"]["projection"], _drop(h, key=key, rate=dropout))
 
     def public(params, z, *, key=None, dropout=0.0):
-        if project is not None:
-            z = z @ params["private"]["projection"]["w"].T
-        return _apply(public_module, params["public"], z.reshape(-1, *hidden_shape), key, dropout)
+        if project is None:
+            image, basis = z.reshape(-1, *hidden_shape), None
+        else:
+            image, basis = z, params["private"]["projection"]["w"].T.reshape(-1, *hidden_shape)
+            if len(z) <= num_features:  # the rows' own images W z are fewer than the basis has
+                image, basis = jnp.tensordot(z, basis, 1), None
+        return _apply(public_module, params["public"], image, key, dropout, basis)
 
     def projection(params):
         return params["private"]["projection"]["w"]

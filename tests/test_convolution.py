@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from privjax.convolution import convolve_and_pool
+from privjax.convolution import convolve_and_pool, convolve_and_pool_combined
 
 
 def _loops(x, kernel):
@@ -52,6 +52,29 @@ def test_both_implementations_have_the_same_gradients(n):
         np.testing.assert_allclose(native, blocked, rtol=1e-4, atol=3e-3)
 
 
+@pytest.mark.parametrize("implementation", ["native", "blocked"])
+@pytest.mark.parametrize("sides", [(8, 8), (7, 5)])
+def test_combined_images_are_convolved_as_if_they_were_made(implementation, sides):
+    rng = np.random.default_rng(3)
+    z, basis = rng.normal(size=(300, 4)), rng.normal(size=(4, *sides, 3))
+    kernel = rng.normal(size=(3, 3, 3, 16))
+    images = np.tensordot(z, basis, 1)
+    arrays = [jnp.asarray(a, jnp.float32) for a in (z, basis, kernel)]
+    got = convolve_and_pool_combined(*arrays, implementation=implementation)
+    np.testing.assert_allclose(got, _loops(images, kernel), rtol=1e-4, atol=1e-4)
+    g = jnp.asarray(rng.normal(size=got.shape), jnp.float32)
+
+    def gradients(pooled):
+        return jax.jit(jax.grad(lambda *a: jnp.vdot(pooled(*a), g), (0, 1, 2)))(*arrays)
+
+    def made(z, basis, kernel):
+        return convolve_and_pool(jnp.tensordot(z, basis, 1), kernel, implementation="native")
+
+    ours = gradients(lambda *a: convolve_and_pool_combined(*a, implementation=implementation))
+    for mine, plain in zip(ours, gradients(made), strict=True):
+        assert np.linalg.norm(mine - plain) < 1e-4 * np.linalg.norm(plain)
+
+
 def test_of_equal_pixels_both_send_the_gradient_to_the_first():
     x = jnp.ones((2, 8, 8, 3))  # all patches inside are equal, so every pool inside is a tie
     kernel = jnp.ones((3, 3, 3, 2)) * jnp.array([1.0, -1.0])
@@ -78,3 +101,12 @@ def test_vmap_equals_a_loop():
 def test_unknown_implementation_is_refused():
     with pytest.raises(ValueError, match="implementation must be"):
         convolve_and_pool(jnp.ones((1, 4, 4, 1)), jnp.ones((3, 3, 1, 1)), implementation="fft")
+
+
+@pytest.mark.parametrize("dtype", [jnp.bfloat16, jnp.uint8])
+def test_images_of_other_types_have_gradients(dtype):
+    x = jnp.asarray(np.random.default_rng(0).integers(0, 8, (3, 8, 8, 1)), dtype)
+    kernel = jnp.ones((3, 3, 1, 2))
+    gradient = jax.grad(lambda k: convolve_and_pool(x, k, implementation="blocked").sum())(kernel)
+    plain = jax.grad(lambda k: convolve_and_pool(x.astype(jnp.float32), k, implementation="blocked").sum())
+    np.testing.assert_array_equal(gradient, plain(kernel))

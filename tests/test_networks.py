@@ -162,6 +162,14 @@ class TestConvolutional:
         live = np.asarray(networks.private(params, x)) > 0.2
         assert (np.asarray(dropped)[live] > 0).mean() > 0.7
 
+    def test_images_of_another_size_are_refused(self):
+        networks = scnn_networks((8, 8, 1), num_outputs=2, num_features=5)
+        params = networks.init(jax.random.key(0))
+        for shape in ((3, 16, 16, 1), (3, 128)):
+            with pytest.raises(ValueError, match="x must hold images of shape"):
+                networks.private(params, jnp.zeros(shape))
+        assert networks.private(params, jnp.zeros((3, 64))).shape == (3, 5)
+
     def test_both_implementations_give_the_same_numbers(self):
         results = []
         for implementation in ("native", "blocked"):
