@@ -1,11 +1,15 @@
 """The training loop: one compilation, bitwise repeats, members together, schedules, divergence."""
 
 import functools
+import os
+import subprocess
+import sys
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from privjax.networks import Networks, nn_networks
 from privjax.train import (
@@ -20,6 +24,7 @@ from privjax.train import (
     hyperparameters,
     init_state,
     make_objective,
+    one_blas_thread,
     prepare,
     train_epochs,
 )
@@ -397,3 +402,51 @@ def test_collapse_is_reported():
     result = _fit(privacy_weight=1e4, num_epochs=60, private_rate=0.1)
     assert result.collapsed
     assert not _fit(privacy_weight=0.0, num_epochs=30, private_rate=1e-2).collapsed
+
+
+def test_the_privacy_weight_grows_while_training_warms_up():
+    x, y, s = _data()
+    at_once, warmed = (
+        make_objective("mmd", schedule=Schedule(max_epochs=6, patience=2, warmup=warmup)) for warmup in (0, 4)
+    )
+    history = fit(x, y, s, objective=warmed, privacy_weight=2.0, batch_size=100).history
+    losses = history.losses
+    shares = (losses.objective - losses.utility) / (2.0 * losses.privacy)
+    np.testing.assert_allclose(shares, np.array([0.25, 0.5, 0.75, 1.0, 1.0, 1.0]) ** 2, rtol=1e-4)
+    plain = fit(x, y, s, objective=at_once, privacy_weight=2.0, batch_size=100).history.losses
+    np.testing.assert_allclose((plain.objective - plain.utility) / (2.0 * plain.privacy), 1.0, rtol=1e-4)
+    # An objective that grows with its weight is no plateau.
+    assert (history.rate_scale[:5] == 1.0).all()
+
+
+def test_fits_in_two_threads_give_the_blas_threads_back():
+    def threads():
+        return [i["num_threads"] for i in threadpool_info() if i["user_api"] == "blas"]
+
+    with threadpool_limits(2, user_api="blas"):
+        one, other = one_blas_thread(), one_blas_thread()
+        with one:
+            other.__enter__()
+            assert set(threads()) == {1}
+        assert set(threads()) == {1}  # the other is still at it
+        other.__exit__(None, None, None)
+        assert set(threads()) == {2}
+
+
+def test_the_blas_of_the_first_factorisation_has_one_thread():
+    # In a process of its own: here SciPy's BLAS has long been loaded.
+    script = """
+import jax.numpy as jnp
+from threadpoolctl import threadpool_info
+from privjax.train import one_blas_thread
+with one_blas_thread():
+    jnp.linalg.cholesky(jnp.eye(3)).block_until_ready()
+    inside = [i["num_threads"] for i in threadpool_info() if i["user_api"] == "blas"]
+outside = [i["num_threads"] for i in threadpool_info() if i["user_api"] == "blas"]
+print(inside, outside)
+"""
+    environment = os.environ | {"OPENBLAS_NUM_THREADS": "2"}
+    done = subprocess.run(
+        [sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == "[1, 1] [2, 2]".split()

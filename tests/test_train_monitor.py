@@ -6,7 +6,7 @@ import pytest
 from sklearn.linear_model import Ridge
 from sklearn.metrics import balanced_accuracy_score, r2_score
 
-from privjax.train import effective_rank, live_units, ridge_probe
+from privjax.train import effective_rank, fit, live_units, ridge_probe
 
 RNG = np.random.default_rng(0)
 
@@ -73,3 +73,37 @@ def test_ridge_probe_of_nothing_knows_nothing():
     assert float(ridge_probe(jnp.zeros((100, 3)), p, jnp.zeros((100, 3)), p, discrete=True)) == (
         pytest.approx(0.2)
     )
+
+
+def test_rows_of_weight_zero_are_not_measured():
+    s = np.arange(200) % 4
+    z = RNG.normal(size=(200, 5)) + 2.0 * np.eye(4, 5)[s]
+    p = np.eye(4)[s]
+    odd, weights = z.copy(), (np.arange(200) % 2 == 0).astype(np.float32)
+    odd[1::2] += 100 * RNG.normal(size=(100, 5))
+    arrays = lambda *values: [jnp.asarray(a, jnp.float32) for a in values]  # noqa: E731
+    halves = lambda z: arrays(z[:100], p[:100], z[100:], p[100:])  # noqa: E731
+    w = {"weights": jnp.asarray(weights[:100]), "test_weights": jnp.asarray(weights[100:])}
+    assert ridge_probe(*halves(odd), discrete=True, **w) == ridge_probe(*halves(z), discrete=True, **w)
+    assert ridge_probe(*halves(odd), discrete=True) != ridge_probe(*halves(z), discrete=True)
+    (z, odd, w) = arrays(z, odd, weights)
+    np.testing.assert_allclose(effective_rank(odd, w), effective_rank(z, w), rtol=1e-4)
+    np.testing.assert_allclose(effective_rank(z, w), effective_rank(z[::2]), rtol=1e-4)
+    dead = z.at[:, 2].set(jnp.where(w > 0, 1.0, 7.0))
+    assert (int(live_units(dead, w)), int(live_units(dead))) == (4, 5)
+
+
+def test_the_order_of_rows_does_not_matter_to_what_is_measured():
+    rng = np.random.default_rng(0)
+    s, y = np.sort(rng.integers(0, 4, 400)), rng.integers(0, 2, 400)
+    x = np.concatenate([3 * np.eye(4)[s], 3 * np.eye(2)[y], rng.normal(size=(400, 2))], 1)
+    result = fit(x, y, s, privacy_weight=0.0, num_epochs=5, batch_size=100)
+    assert result.history.measures.probe[-1] > 0.5  # by halves the probe would be judged on unseen classes
+    assert not result.collapsed
+    by_y = fit(x[np.argsort(y)], np.sort(y), s, privacy_weight=0.0, num_epochs=5, batch_size=100)
+    assert by_y.baseline < 0.6
+    assert not by_y.collapsed
+    one_hot = np.eye(2)[y]
+    assert result.score(x, one_hot) == result.score(x, y) == result.score(x, y == 1)
+    with pytest.raises(ValueError, match="y must be labels"):
+        result.score(x, y[:, None] + 0.5)

@@ -100,7 +100,7 @@ def make_data(
             f"x must be finite, but {bad.sum()} rows hold NaN or infinity, the first is row "
             f"{int(bad.argmax())}: drop or fill them."
         )
-    y, num_classes = _labels("y", y, len(x))
+    y, num_classes = as_labels("y", y, len(x))
     if num_classes == 1:
         raise ValueError("y has a single class, so there is nothing to keep: give at least two.")
     single = not isinstance(p, Mapping)
@@ -110,7 +110,7 @@ def make_data(
     private, attributes = {}, []
     for name, value in named.items():
         where = "p" if single else f"p[{name!r}]"
-        values, classes = _labels(where, value, len(x))
+        values, classes = as_labels(where, value, len(x))
         if classes == 1:
             raise ValueError(f"{where} has a single class, so there is nothing to hide.")
         attributes.append(Attribute(name, classes, classes or values.shape[1]))
@@ -128,7 +128,7 @@ def make_data(
     return data, Task(num_classes, tuple(attributes))
 
 
-def _labels(name: str, labels: ArrayLike, n: int) -> tuple[np.ndarray, int]:
+def as_labels(name: str, labels: ArrayLike, n: int) -> tuple[np.ndarray, int]:
     """Integer labels [n] with their number of classes, or reals [n, k] with 0."""
     labels = np.asarray(labels)
     if labels.ndim not in (1, 2) or len(labels) != n:

@@ -11,7 +11,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 from numpy.typing import ArrayLike
 
 from privjax.networks import Networks, nn_networks
-from privjax.train.data import Task, TrainData, make_data
+from privjax.train.data import Task, TrainData, as_labels, make_data
 from privjax.train.loop import History, train_epochs
 from privjax.train.monitor import measured_rows, utility_score
 from privjax.train.objectives import Objective, make_objective
@@ -50,7 +50,9 @@ class FitResult(NamedTuple):
     def collapsed(self) -> bool:
         """Whether z says nothing: it is constant, or the utility is no better than a constant's."""
         measures = self.history.measures
-        return bool(measures.live_units[-1] == 0 or measures.utility[-1] <= self.baseline + 0.01)
+        # A hundredth of the way from a constant's utility to 1.
+        no_better = measures.utility[-1] <= self.baseline + 0.01 * (1 - self.baseline) < 1
+        return bool(measures.live_units[-1] == 0 or no_better)
 
     def encoder(self, x: ArrayLike) -> np.ndarray:
         """The private sphere on NumPy rows: what is released."""
@@ -64,8 +66,10 @@ class FitResult(NamedTuple):
     def score(self, x: ArrayLike, y: ArrayLike) -> float:
         """Utility on other rows: accuracy, or R^2."""
         outputs = apply_to_rows(both_spheres(self.config.networks), self.state.params, x)
-        y = np.asarray(y)
-        y = y if self.config.task.num_classes else y.reshape(len(y), -1)
+        y, classes = as_labels("y", y, len(outputs))
+        if bool(classes) != bool(self.config.task.num_classes):
+            kind = "labels" if self.config.task.num_classes else "reals"
+            raise ValueError(f"y must be {kind}, as in training.")
         return float(utility_score(jnp.asarray(outputs), jnp.asarray(y), self.config.task))
 
 

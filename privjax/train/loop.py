@@ -100,6 +100,10 @@ def _epoch(state, data, hyperparameters, config: TrainConfig) -> tuple[TrainStat
     if data.train_rows is not None:
         rows = data.train_rows[rows]
     optimizer = make_optimizer(hyperparameters, state.rate_scale)
+    privacy_weight, warmup = hyperparameters.privacy_weight, config.objective.schedule.warmup
+    if warmup:
+        share = jnp.minimum((state.epoch + 1) / warmup, 1.0) ** 2
+        privacy_weight = jax.tree.map(lambda weight: share * weight, privacy_weight)
 
     def step(carry, inputs):
         params, optimizer_state, last_finite, finite = carry
@@ -119,7 +123,7 @@ def _epoch(state, data, hyperparameters, config: TrainConfig) -> tuple[TrainStat
             networks=config.networks,
             objective=config.objective,
             task=config.task,
-            privacy_weight=hyperparameters.privacy_weight,
+            privacy_weight=privacy_weight,
             private_dropout=hyperparameters.private_dropout,
             public_dropout=hyperparameters.public_dropout,
             key=key,
@@ -169,8 +173,8 @@ def _schedule(state: TrainState, objective: Array, schedule: Schedule) -> TrainS
         status = state.status
     else:
         declined = objective < state.best - schedule.threshold * jnp.abs(state.best)
-        # inf - inf is NaN: the first epoch always counts as a decline.
-        declined |= jnp.isinf(state.best)
+        # inf - inf is NaN: the first epoch always counts as a decline. So does one whose weight still grew.
+        declined |= jnp.isinf(state.best) | (state.epoch <= schedule.warmup)
         stale = jnp.where(declined, 0, state.stale + 1)
         out_of_patience = stale >= schedule.patience
         converged = out_of_patience & (state.falls >= schedule.falls)

@@ -4,6 +4,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
 from privjax.networks import Networks, Params
@@ -34,15 +35,11 @@ class Measures(NamedTuple):
 
 def measure(params: Params, data: TrainData, *, networks: Networks, task: Task) -> Measures:
     """Looks at one member's networks."""
-    train = _train_rows(data)
     validation = measured_rows(data)
-    if data.validation_rows is None:
-        # Two halves, so that the probe is not judged on the rows it was fitted on.
-        half = max(1, len(validation) // 2)
-        fitted = validation[:half]
-        held_out = slice(half, None) if len(validation) > half else slice(None)
-    else:
-        fitted, held_out = train[:PROBE_ROWS], slice(None)
+    alone = data.validation_rows is None
+    # Every other row where there is one part, so that the probe is not judged on the rows it was fitted on.
+    fitted = validation[::2] if alone else _spaced(_train_rows(data), PROBE_ROWS)
+    held_out = slice(1, None, 2) if alone and len(validation) > 1 else slice(None)
 
     def take(a, rows):
         # Clipped: the default masks every element for rows out of bounds, which costs more than all else.
@@ -51,8 +48,9 @@ def measure(params: Params, data: TrainData, *, networks: Networks, task: Task) 
     z = networks.private(params, take(data.x, validation))
     outputs = networks.public(params, z)
     y = take(data.y, validation)
-    weights = None if data.weights is None else take(data.weights, validation)
-    z_fitted = networks.private(params, take(data.x, fitted))
+    weights = jnp.ones(len(data.x)) if data.weights is None else data.weights
+    w_fitted, w = take(weights, fitted), take(weights, validation)
+    z_fitted = z[::2] if alone else networks.private(params, take(data.x, fitted))
     probe = []
     for attribute in task.private:
         p = attribute.pick(data.p)
@@ -63,20 +61,29 @@ def measure(params: Params, data: TrainData, *, networks: Networks, task: Task) 
                 z[held_out],
                 attribute.matrix(take(p, validation[held_out])),
                 discrete=attribute.num_classes > 0,
+                weights=w_fitted,
+                test_weights=w[held_out],
             )
         )
     return Measures(
-        utility_loss=utility_loss(outputs, y, task, weights),
-        utility=utility_score(outputs, y, task, weights),
-        effective_rank=effective_rank(z),
-        live_units=live_units(z),
+        utility_loss=utility_loss(outputs, y, task, w),
+        utility=utility_score(outputs, y, task, w),
+        effective_rank=effective_rank(z, w),
+        live_units=live_units(z, w),
         probe=task.collect(probe),
     )
 
 
 def measured_rows(data: TrainData) -> Array:
-    """The validation rows; where there are none, the first of the training rows."""
-    return _train_rows(data)[: 2 * PROBE_ROWS] if data.validation_rows is None else data.validation_rows
+    """The validation rows; where there are none, some of the training rows."""
+    if data.validation_rows is None:
+        return _spaced(_train_rows(data), 2 * PROBE_ROWS)
+    return data.validation_rows
+
+
+def _spaced(rows: Array, most: int) -> Array:
+    """At most so many rows, evenly spaced: data are often sorted by person or by label."""
+    return rows if len(rows) <= most else rows[(np.arange(most) * len(rows)) // most]
 
 
 def _train_rows(data: TrainData) -> Array:
@@ -92,13 +99,14 @@ def utility_score(outputs: Array, y: Array, task: Task, weights: Array | None = 
     return _r2(outputs, y, weights)
 
 
-def effective_rank(z: Array) -> Array:
+def effective_rank(z: Array, weights: Array | None = None) -> Array:
     """tr(C)^2 / tr(C^2) of the covariance C of z: d for d equal directions, 1 for one, 0 for none.
 
     The participation ratio of the eigenvalues, without computing them.
     """
+    w = _shares(z, weights)
     # The mean of a constant is rounded, which would look like a direction.
-    z = jnp.where(_varies(z), z - z.mean(0), 0.0)
+    z = jnp.where(_varies(z, w), z - w @ z, 0.0) * jnp.sqrt(w)[:, None]
     # Scaled so that the square of a small covariance does not underflow.
     z = z / jnp.maximum(jnp.abs(z).max(), 1e-20)
     gram = z.T @ z if z.shape[1] <= z.shape[0] else z @ z.T
@@ -106,17 +114,32 @@ def effective_rank(z: Array) -> Array:
     return jnp.where(trace > 0, trace**2 / jnp.maximum(jnp.sum(gram**2), 1e-20), 0.0)
 
 
-def live_units(z: Array) -> Array:
-    """How many units of z are not constant over the rows."""
-    return jnp.sum(_varies(z)).astype(jnp.int32)
+def live_units(z: Array, weights: Array | None = None) -> Array:
+    """How many units of z are not constant over the rows that have a weight."""
+    return jnp.sum(_varies(z, _shares(z, weights))).astype(jnp.int32)
 
 
-def _varies(z: Array) -> Array:
-    return z.max(0) - z.min(0) > 1e-6 * jnp.maximum(jnp.abs(z).max(), 1e-20)
+def _shares(z: Array, weights: Array | None) -> Array:
+    weights = jnp.ones(len(z)) if weights is None else weights
+    return weights / jnp.maximum(weights.sum(), jnp.finfo(jnp.float32).tiny)
+
+
+def _varies(z: Array, w: Array) -> Array:
+    there = (w > 0)[:, None]
+    spread = jnp.where(there, z, -jnp.inf).max(0) - jnp.where(there, z, jnp.inf).min(0)
+    return spread > 1e-6 * jnp.maximum(jnp.abs(jnp.where(there, z, 0)).max(), 1e-20)
 
 
 def ridge_probe(
-    z: Array, p: Array, z_test: Array, p_test: Array, *, discrete: bool, ridge: float = 1e-3
+    z: Array,
+    p: Array,
+    z_test: Array,
+    p_test: Array,
+    *,
+    discrete: bool,
+    ridge: float = 1e-3,
+    weights: Array | None = None,
+    test_weights: Array | None = None,
 ) -> Array:
     """What ridge regression, in closed form, tells of p from z: a cheap lower bound on an attack.
 
@@ -127,25 +150,29 @@ def ridge_probe(
       p_test: their targets.
       discrete: whether p is one-hot.
       ridge: relative to the mean variance of z.
+      weights: of the rows to fit on.
+      test_weights: of the rows to judge on.
 
     Returns:
       Balanced accuracy over the classes present when p is one-hot (1/l knows nothing), else R^2.
     """
-    z_mean, p_mean = z.mean(0), p.mean(0)
-    z, z_test, p = z - z_mean, z_test - z_mean, p - p_mean
+    m, d = z.shape
+    w, w_test = _shares(z, weights), _shares(z_test, test_weights)
+    z_mean, p_mean = w @ z, w @ p
+    root = jnp.sqrt(m * w)[:, None]
+    z, z_test, p = root * (z - z_mean), z_test - z_mean, root * (p - p_mean)
     scale = jnp.maximum(jnp.sqrt(jnp.mean(z**2)), 1e-20)
     z, z_test = z / scale, z_test / scale
-    m, d = z.shape
     # The smaller of the two equivalent systems.
     if d <= m:
-        weights = _solve(z.T @ z + ridge * m * jnp.eye(d), z.T @ p)
+        slopes = _solve(z.T @ z + ridge * m * jnp.eye(d), z.T @ p)
     else:
-        weights = z.T @ _solve(z @ z.T + ridge * m * jnp.eye(m), p)
-    predicted = z_test @ weights + p_mean
+        slopes = z.T @ _solve(z @ z.T + ridge * m * jnp.eye(m), p)
+    predicted = z_test @ slopes + p_mean
     if not discrete:
-        return _r2(predicted, p_test, jnp.full(len(p_test), 1.0 / len(p_test)))
-    hits = (predicted.argmax(-1) == p_test.argmax(-1)).astype(jnp.float32)
-    counts = p_test.sum(0)
+        return _r2(predicted, p_test, w_test)
+    hits = w_test * (predicted.argmax(-1) == p_test.argmax(-1))
+    counts = w_test @ p_test
     present = counts > 0
     recalls = (hits @ p_test) / jnp.where(present, counts, 1.0)
     return jnp.sum(recalls * present) / jnp.maximum(present.sum(), 1)

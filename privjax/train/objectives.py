@@ -31,6 +31,9 @@ class Schedule(NamedTuple):
       patience: "plateau" only: epochs without a decline before a fall. After the last fall, that
         many epochs without a decline mean convergence.
       threshold: "plateau" only: the least relative decline that counts.
+      warmup: epochs over which the privacy weight grows, with the square of the time, to its full size; 0
+        for the full weight at once, as in the paper. From the start a large weight may leave the
+        funnel's units dead before the utility has shown them what to keep.
     """
 
     kind: str = "plateau"
@@ -39,6 +42,7 @@ class Schedule(NamedTuple):
     factor: float = 0.1
     patience: int = 30
     threshold: float = 2e-3
+    warmup: int = 0
 
 
 class Objective(NamedTuple):
