@@ -161,8 +161,8 @@ def _scored(
 def score(predicted: np.ndarray, codes: np.ndarray, target: Target, *, seed: int) -> dict[str, Score | None]:
     """Scores of predictions, with intervals from draws that every attacker shares."""
     seed = derived_seed(seed, "interval", target.name)
+    if np.isnan(predicted).any():
+        raise ValueError("the predictions are not numbers")
     if target.discrete:
-        if np.isnan(predicted).any():
-            raise ValueError("the predictions are not numbers")
         return classification_scores(predicted, codes, seed=seed)
     return regression_scores(predicted, codes, seed=seed)

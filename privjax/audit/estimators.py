@@ -1,5 +1,6 @@
 """Attackers of other families: forest, boosting, neighbours, logistic regression, quadratic discriminant."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,8 @@ NUM_TREES = 250
 BOOSTED_TREES = 1500  # over all classes: a tree a class a round
 NEIGHBOURS = (1, 5, 15, 45)
 SHRINKAGES = (0.01, 0.1, 0.5)
+NARROWER = (16, 64)  # components that it tries as well
+WIDEST = 256  # columns that the quadratic discriminant takes: its cost is their cube, for every class
 
 
 def fit_forest(task: Task, *, seed: int) -> Model:
@@ -82,8 +85,11 @@ def fit_neighbours(task: Task, *, seed: int) -> Model:
 def fit_quadratic(task: Task, *, seed: int) -> Model:
     """Quadratic discriminant analysis: a Gaussian a class, covariances drawn towards the common one.
 
-    S_l = (1 - a) S_l + a S with S pooled over the classes; a by 5-fold cross-validation.
+    S_l = (1 - a) S_l + a S with S pooled over the classes; a by 5-fold cross-validation. Of more than 256
+    columns it takes leading principal components.
     """
+    if task.z.shape[1] > WIDEST:
+        return _on_components(fit_quadratic, task, seed=seed)
     z, s, k = task.z, task.target, task.num_classes
     shrinkage, score, notes = 0.5, None, ("too few rows a class to tune",)
     if tunable(s):
@@ -96,6 +102,25 @@ def fit_quadratic(task: Task, *, seed: int) -> Model:
                 right[i] += (scores.argmax(1) == s[held]).sum()
         shrinkage, score, notes = SHRINKAGES[int(right.argmax())], float(right.max() / len(s)), ()
     return Model(_gaussians(z, s, k, shrinkage), {"shrinkage": shrinkage, "cv_accuracy": score}, notes)
+
+
+def _on_components(fit: Callable[..., Model], task: Task, *, seed: int) -> Model:
+    """An attacker who sees leading principal components of the training rows: as many as serve best."""
+    from sklearn.decomposition import PCA
+
+    most = min(WIDEST, len(task.z))
+    components = PCA(most, svd_solver="randomized", random_state=seed).fit(task.z)
+    z = components.transform(task.z)
+    tried = {
+        width: fit(task._replace(z=z[:, :width]), seed=seed) for width in {most, *NARROWER} if width <= most
+    }
+    width = max(tried, key=lambda width: tried[width].settings["cv_accuracy"] or 0.0)
+    model = tried[width]
+    note = f"on {width} principal components of {task.z.shape[1]} columns"
+    return model._replace(
+        predict=lambda rows: model.predict(components.transform(rows)[:, :width]),
+        notes=(*model.notes, note),
+    )
 
 
 def _gaussians(z: np.ndarray, s: np.ndarray, k: int, shrinkage: float):
@@ -128,14 +153,14 @@ def fit_estimator(estimator: Any, task: Task, *, seed: int) -> Model:
     from sklearn.base import clone
 
     fresh: Any = clone(estimator)
-    if (
-        "random_state" in fresh.get_params(deep=False)
-        and fresh.get_params(deep=False)["random_state"] is None
-    ):
-        fresh.set_params(random_state=seed)
+    random = [k for k, v in fresh.get_params().items() if k.split("__")[-1] == "random_state" and v is None]
+    if random:
+        fresh.set_params(**dict.fromkeys(random, seed))
     settings = {"estimator": repr(estimator)}
-    fresh.fit(task.z, task.target)  # some forget to return themselves
-    return Model(_predictor(fresh, task), settings)
+    # Copies, as some work in place; and some forget to return themselves.
+    fresh.fit(task.z.copy(), task.target.copy())
+    predict = _predictor(fresh, task)
+    return Model(lambda rows: predict(rows.copy()), settings)
 
 
 def _predictor(fitted: Any, task: Task):
@@ -152,7 +177,8 @@ def _predictor(fitted: Any, task: Task):
             soft = np.asarray(getattr(fitted, method)(rows), float)
             if soft.ndim == 1:
                 soft = np.stack([-soft, soft], axis=1)
-            if soft.shape == hard.shape and np.isfinite(soft).all():
+            # Scores of pairs of classes may be as many as there are classes: then the guesses disagree.
+            if soft.shape == hard.shape and np.isfinite(soft).all() and (soft.argmax(1) == guesses).all():
                 return soft
         return hard
 

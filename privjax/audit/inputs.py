@@ -10,7 +10,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 LARGEST = 1e30  # times the largest training value: what lies beyond is cut, so that squares stay finite
-CONSTANT = 1e-7  # a column whose spread is below this share of its size says nothing but rounding
+FAR_OUT = 3.0  # times the range of the inner 99 % of training values, beyond that range
+RULED = 10.0  # a spread so many times larger with values far out than without is theirs
+HUGE = 1e300  # stands for differences beyond the largest number
 PARTS = ("train", "validation", "test")
 
 Labels = ArrayLike | Mapping[str, ArrayLike]
@@ -96,18 +98,36 @@ def make_problem(
         for t in targets
     }
     labels = {part: _utility(part, y[part], len(raw[part])) for part in raw if y.get(part) is not None}
-    released, notes = standardise(raw)
+    if len({v.shape[1:] for v in labels.values()}) > 1:
+        raise ValueError("y must have the same columns in every part.")
+    released, notes = standardise(raw, max(_precision(rows) for rows in z.values() if rows is not None))
     return Problem(released, tuple(targets), known, labels, notes)
 
 
-def standardise(raw: Mapping[str, np.ndarray]) -> tuple[dict[str, np.ndarray], tuple[str, ...]]:
+def standardise(
+    raw: Mapping[str, np.ndarray], precision: float = float(np.finfo(np.float32).eps)
+) -> tuple[dict[str, np.ndarray], tuple[str, ...]]:
     """Mean 0 and spread 1 by the training rows, without columns that are constant there.
 
-    A value that is not finite becomes its column's mean, and whether it was finite becomes a column of
-    its own where training rows differ in that: to an attacker a hole is as good as a number.
+    A value that is not finite becomes its column's mean, and whether it was NaN, or which infinity, becomes
+    a column of its own where training rows differ in that: to an attacker a hole is as good as a number.
+    Values far out are drawn in: one of them would make the spread its own, and hide all others from attackers
+    who measure.
+
+    Args:
+      raw: rows of each part, float64.
+      precision: of the type that they had before.
     """
     holes = {part: ~np.isfinite(z) for part, z in raw.items()}
-    filled = {part: np.where(holes[part], 0.0, z) for part, z in raw.items()}
+    # From here on differences to one training value: they are exact where numbers are large and alike.
+    base = _first_finite(raw["train"], holes["train"])
+    with np.errstate(over="ignore", invalid="ignore"):
+        filled = {part: np.where(holes[part], 0.0, z - base) for part, z in raw.items()}
+    filled = {part: np.nan_to_num(z, posinf=HUGE, neginf=-HUGE) for part, z in filled.items()}
+    low, high = _bounds(filled["train"], holes["train"])
+    outside = (filled["train"] < low) | (filled["train"] > high)
+    far = int((outside & ~holes["train"]).any(0).sum())
+    filled = {part: np.where(holes[part], 0.0, np.clip(z, low, high)) for part, z in filled.items()}
     size = np.maximum(np.abs(filled["train"]).max(0, initial=0.0), np.finfo(float).tiny)
     with np.errstate(over="ignore"):
         filled = {part: np.clip(z / size, -LARGEST, LARGEST) for part, z in filled.items()}
@@ -115,15 +135,21 @@ def standardise(raw: Mapping[str, np.ndarray]) -> tuple[dict[str, np.ndarray], t
     count = np.maximum((~hole).sum(0), 1)
     mean = z.sum(0) / count
     spread = np.sqrt((np.where(hole, 0.0, z - mean) ** 2).sum(0) / count)
-    live = spread > CONSTANT
-    telling = hole.any(0) & ~hole.all(0)
+    # A spread of a few units in the last place of the numbers themselves is nothing but rounding.
+    live = spread * size > 8 * precision * np.abs(base)
+    live &= spread > 0
+    # NaN and each infinity, one after another.
+    kinds = {part: np.concatenate([np.isnan(z), z == np.inf, z == -np.inf], 1) for part, z in raw.items()}
+    telling = kinds["train"].any(0) & ~kinds["train"].all(0)
     notes = []
     if hole.any():
         notes.append(f"{int(hole.any(1).sum())} training rows of z are not finite: holes filled and flagged")
     for part in raw:
-        bad = holes[part][:, ~telling].any(1)
+        bad = kinds[part][:, ~telling].any(1)
         if part != "train" and bad.any():
             notes.append(f"{int(bad.sum())} {part} rows of z are not finite: read as the training mean")
+    if far:
+        notes.append(f"{far} of {len(live)} columns of z have training values far out: drawn in")
     if not live.all():
         notes.append(f"{int((~live).sum())} of {len(live)} columns of z are constant in training rows")
 
@@ -131,9 +157,35 @@ def standardise(raw: Mapping[str, np.ndarray]) -> tuple[dict[str, np.ndarray], t
         unit = (filled[part][:, live] - mean[live]) / spread[live]
         unit = np.where(holes[part][:, live], 0.0, unit)
         # Nothing useful lies beyond; a test row far out must not overflow in a kernel.
-        return np.concatenate([np.clip(unit, -1e6, 1e6), holes[part][:, telling]], axis=1)
+        return np.concatenate([np.clip(unit, -1e6, 1e6), kinds[part][:, telling]], axis=1)
 
     return {part: scaled(part) for part in raw}, tuple(notes)
+
+
+def _first_finite(z: np.ndarray, hole: np.ndarray) -> np.ndarray:
+    """The first finite value of each column, 0 where there is none."""
+    found = z[np.argmin(hole, axis=0), np.arange(z.shape[1])]
+    return np.where(np.isfinite(found), found, 0.0)
+
+
+def _bounds(z: np.ndarray, hole: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """How far out a value of each column may lie; anywhere where no few values rule its spread."""
+    count = (~hole).sum(0)
+    cut = np.maximum(1, np.ceil(0.005 * count).astype(int))
+    column = np.arange(z.shape[1])
+    order = np.sort(np.where(hole, np.inf, z), axis=0)
+    first = order[np.minimum(cut, len(z) - 1), column]
+    last = order[np.maximum(count - 1 - cut, 0), column]
+    with np.errstate(over="ignore", invalid="ignore"):
+        reach = FAR_OUT * (last - first)
+        # So few values that the cut takes most of them say nothing of a range.
+        reach = np.where((count >= 10) & (reach > 0), reach, np.inf)
+        low, high = first - reach, last + reach
+        # Only where they make the spread their own: to draw in more would bend columns that nobody flattens.
+        unit = np.maximum(np.abs(z).max(0), np.finfo(float).tiny)
+        inner = np.clip(z, low, high)
+        ruled = (z / unit).std(0) > RULED * (inner / unit).std(0)
+        return np.where(ruled, low, -np.inf), np.where(ruled, high, np.inf)
 
 
 def derived_seed(seed: int, *words: object) -> int:
@@ -142,8 +194,17 @@ def derived_seed(seed: int, *words: object) -> int:
     return int(np.random.SeedSequence([seed, zlib.crc32(text.encode())]).generate_state(1)[0] >> 1)
 
 
+def _precision(z: Any) -> float:
+    """The unit in the last place of the numbers that z holds; whole numbers are exact."""
+    dtype = np.asarray(z).dtype
+    return float(np.finfo(dtype).eps) if np.issubdtype(dtype, np.floating) else float(np.finfo(float).eps)
+
+
 def _matrix(name: str, z: Any) -> np.ndarray:
     z = np.asarray(z)
+    if z.dtype.kind == "V" or str(z.dtype) == "bfloat16":  # JAX's own half precision
+        with contextlib.suppress(TypeError, ValueError):
+            z = z.astype(np.float32)
     if z.dtype == object:  # as of a table whose columns are of several types
         with contextlib.suppress(TypeError, ValueError):
             z = z.astype(np.float64)
@@ -161,7 +222,10 @@ def _named(part: str, s: Any) -> dict[str, np.ndarray]:
         return {"s": np.asarray(s)}
     if not s:
         raise ValueError(f"s_{part} is an empty dict: name at least one private variable.")
-    return {str(name): np.asarray(values) for name, values in s.items()}
+    named = {str(name): np.asarray(values) for name, values in s.items()}
+    if len(named) < len(s):
+        raise ValueError(f"s_{part} has two variables of the same name: names are compared as text.")
+    return named
 
 
 def _targets(name: str, values: dict[str, np.ndarray]) -> list[Target]:
@@ -183,6 +247,10 @@ def _targets(name: str, values: dict[str, np.ndarray]) -> list[Target]:
     try:
         classes = np.unique(train)
         codes = {part: _codes(v, classes) for part, v in values.items()}
+        if (codes["train"] < 0).any():
+            raise ValueError(f"{name} has missing labels (NaN): drop those rows, or name them.")
+        if (codes["test"] < 0).all():
+            raise ValueError(f"{name} has no test row of a class that is in training: are they of one type?")
         unseen = codes["test"] < 0
         more = len(np.unique(values["test"][unseen]))
     except TypeError:
@@ -217,4 +285,15 @@ def _utility(part: str, y: Any, size: int) -> np.ndarray:
     y = np.asarray(y)
     if y.shape[:1] != (size,):
         raise ValueError(f"y_{part} must have one row for each of the {size} rows of z_{part}.")
+    if y.ndim == 2 and y.shape[1] == 1:
+        y = y[:, 0]
+    if y.ndim > 2:
+        raise ValueError(f"y_{part} must be labels [n] or a matrix [n, k], got shape {y.shape}.")
+    if y.dtype == object:  # told now and not after the attacks
+        try:
+            np.unique(y)
+        except TypeError:
+            raise TypeError(
+                f"y_{part} has labels that cannot be compared, such as text beside None: make them one type."
+            ) from None
     return y

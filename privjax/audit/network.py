@@ -13,7 +13,8 @@ BATCH = 256
 STEPS = 1000  # at least
 EPOCHS = 10  # at least
 WEIGHT_DECAY = 1e-2
-LANES_ON_CPU, LANES_ELSEWHERE = 4, 64  # releases of a sweep in one call: a CPU gains little from more
+LANES_ON_CPU, LANES_ELSEWHERE = 1, 64  # releases of a sweep in one call: a CPU gains nothing from more
+WHOLE = 16  # columns are filled up with zeros to a multiple: releases with other dead units compile once
 PIECE = 8192
 
 
@@ -73,7 +74,8 @@ def _train(tasks: list[Task], seeds: list[int], widths: tuple[int, ...]) -> list
     batch, epochs = network_plan(n)
     # The steeper a deep network, the smaller the step it bears.
     rate = 3e-3 if len(widths) == 1 else 1e-3
-    z = jnp.asarray(np.stack([t.z for t in tasks]), jnp.float32)
+    padding = -d % WHOLE
+    z = jnp.asarray(np.pad(np.stack([t.z for t in tasks]), ((0, 0), (0, 0), (0, padding))), jnp.float32)
     levels = np.zeros((len(tasks), 2)) + [0.0, 1.0]
     if k:
         target = jnp.asarray(np.stack([t.target for t in tasks]), jnp.int32)
@@ -82,7 +84,9 @@ def _train(tasks: list[Task], seeds: list[int], widths: tuple[int, ...]) -> list
         scaled = [(t.target - m) / s for t, (m, s) in zip(tasks, levels, strict=True)]
         target = jnp.asarray(np.stack(scaled), jnp.float32)
     keys = jnp.stack([jax.random.key_data(jax.random.key(seed)) for seed in seeds])
-    params = _trainer((d, *widths, k or 1), batch, epochs, bool(k))(keys, z, target, rate)
+    params = _trainer((d + padding, *widths, k or 1), batch, epochs, bool(k))(keys, z, target, rate)
+    first, *others = params
+    params = [(first[0][:, :d], first[1]), *others]  # whatever weighs a zero does nothing
     settings = {"widths": list(widths), "epochs": epochs, "batch": batch, "rate": rate}
     return [
         Model(

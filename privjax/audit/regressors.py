@@ -30,11 +30,14 @@ def fit_ridge(task: Task, *, seed: int) -> Model:
 
 
 def _ridges(z: np.ndarray, t: np.ndarray, ridges):
-    """One eigendecomposition serves every ridge."""
+    """One eigendecomposition, of the smaller of the two products, serves every ridge."""
     mean, level = z.mean(0), t.mean()
-    values, vectors = np.linalg.eigh((z - mean).T @ (z - mean))
-    moment = vectors.T @ ((z - mean).T @ (t - level))
+    centred = z - mean
+    wide = z.shape[1] > len(z)
+    values, vectors = np.linalg.eigh(centred @ centred.T if wide else centred.T @ centred)
+    moment = vectors.T @ ((t - level) if wide else centred.T @ (t - level))
     weights = [vectors @ (moment / (np.maximum(values, 0) + ridge)) for ridge in ridges]
+    weights = [centred.T @ w for w in weights] if wide else weights
     return [lambda new, w=w: (new - mean) @ w + level for w in weights]
 
 

@@ -43,7 +43,11 @@ class AttributeReport:
         """The attack with the largest main score; None where none has one."""
         able = [a for a in self.attacks if a.value(self.main_score, part=part) is not None]
         able = [a for a in able if not paper_only or a.group == "paper"]
-        return max(able, key=lambda a: a.value(self.main_score, part=part) or -math.inf, default=None)
+        return max(able, key=lambda a: self._rank(a, part), default=None)
+
+    def _rank(self, attack: Attack, part: str = "test") -> float:
+        value = attack.value(self.main_score, part=part)
+        return -math.inf if value is None else value
 
     def adversary(self, *, part: str = "test") -> float | None:
         """The largest main score of the paper's attackers."""
@@ -91,7 +95,7 @@ class AttributeReport:
         names = ("accuracy", "balanced_accuracy", "auc") if self.discrete else ("r2", "rank_correlation")
         rows = [("attacker", *(name.replace("_", " ") for name in names), "seconds", "")]
         main = self.main_score
-        ranked = sorted(self.attacks, key=lambda a: a.value(main) or -math.inf, reverse=True)
+        ranked = sorted(self.attacks, key=self._rank, reverse=True)
         for a in ranked:
             remark = "; ".join([*([f"failed: {a.failed}"] if a.failed else []), *a.notes])
             mark = "*" if a.group == "paper" else ""

@@ -2,7 +2,9 @@
 
 import hashlib
 import json
+import operator
 import os
+import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -19,7 +21,7 @@ from privjax.progress import Standing, reporter
 if TYPE_CHECKING:
     from privjax.datasets import Dataset
 
-VERSION = 1  # of what an audit computes: a point audited by another version is audited again
+VERSION = 3  # of what an audit computes: a point audited by another version is audited again
 
 
 def audit_sweep(
@@ -61,7 +63,7 @@ def audit_sweep(
     from privjax.files import exclusive, write_json
     from privjax.sweep import load_results
 
-    folder = Path(workdir)
+    folder, seed = Path(workdir), operator.index(seed)
     results = load_results(folder)
     members = _members(results, points)
     if network_widths is None:
@@ -70,7 +72,9 @@ def audit_sweep(
         [a._replace(fit=None) for a in choose(adversaries, discrete=kind, network_widths=network_widths)]
         for kind in (True, False)
     ]
-    settings = {"version": VERSION, "seed": seed, "adversaries": repr((adversaries, names))}
+    # Without addresses, which are others in the next process.
+    told = re.sub(r" at 0x[0-9a-f]+", "", repr((adversaries, names)))
+    settings = {"version": VERSION, "seed": seed, "adversaries": told}
     prints = {member["point"]: _fingerprint(settings, member) for member in members}
     with exclusive(folder / "audit" / ".lock", wait=False):
         left = [m for m in members if _read(folder, m["point"], prints[m["point"]]) is None]
@@ -88,7 +92,13 @@ def audit_sweep(
 
         with quiet(), reporter(progress, "audit") as teller:
             teller.show(Standing(len(members), done, "points"))
-            finished = Parallel(n_jobs=n_jobs, return_as="generator_unordered", pre_dispatch="n_jobs")(jobs())
+            # Ahead of the workers: while they are at it, the networks of the next points are trained.
+            finished = Parallel(
+                n_jobs=n_jobs,
+                return_as="generator_unordered",
+                pre_dispatch="2*n_jobs",
+                batch_size=1,  # pyright: ignore[reportArgumentType]
+            )(jobs())
             for point, attacks in finished:  # pyright: ignore
                 problem, todo, found, start = waiting.pop(point)
                 found.update(attacks)

@@ -2,13 +2,16 @@
 
 import numpy as np
 import pytest
+from sklearn.linear_model import Ridge
 from sklearn.svm import SVC, LinearSVC
 
 from privjax.audit import audit
 from privjax.audit.adversaries import OUT_OF_FAMILY, PAPER, REGRESSORS
 from privjax.audit.gaussian import gaussian, squared_distances
 from privjax.audit.linear_svm import linear_scores, linear_svm_path
+from privjax.audit.model import Task
 from privjax.audit.rbf_svm import fit_votes
+from privjax.audit.regressors import fit_ridge
 
 LINEAR = {"linear_svm", "logistic"}
 
@@ -69,6 +72,27 @@ def test_curved_secrets_escape_linear_attackers_alone(known, name):
         assert found[attacker] > 0.8, (attacker, found)
     assert known.attributes[name].strongest()["accuracy"] == max(found.values())
     assert known.attributes[name].adversary() == max(found[attacker] for attacker in PAPER)
+
+
+def test_the_quadratic_attacker_takes_wide_releases():
+    rng = np.random.default_rng(0)
+    s = rng.integers(0, 3, 400)
+    hidden = rng.normal(size=(400, 5)) * np.array([0.3, 1.0, 3.0])[s][:, None]  # told by spreads alone
+    z = hidden @ rng.normal(size=(5, 600)) + 0.01 * rng.normal(size=(400, 600))
+    (found,) = audit(*halves(z, s), adversaries=["quadratic"]).attributes["s"].attacks
+    assert found.value("accuracy") > 0.7
+    assert found.notes == ("on 16 principal components of 600 columns",)
+    (blind,) = audit(*halves(z, rng.permutation(s)), adversaries=["quadratic"]).attributes["s"].attacks
+    assert blind.value("accuracy") < 0.5
+
+
+@pytest.mark.parametrize("width", [5, 90])
+def test_ridge_is_scikit_learns_narrow_or_wide(width):
+    rng = np.random.default_rng(0)
+    z, t, new = rng.normal(size=(40, width)), rng.normal(size=40), rng.normal(size=(7, width))
+    model = fit_ridge(Task(z, t, 0), seed=0)
+    want = Ridge(alpha=model.settings["ridge"]).fit(z, t).predict(new)
+    np.testing.assert_allclose(model.predict(new), want, rtol=1e-6, atol=1e-9)
 
 
 def test_continuous_variables():

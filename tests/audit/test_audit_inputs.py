@@ -2,9 +2,16 @@
 
 import json
 
+import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import Normalizer, StandardScaler
+from sklearn.svm import SVC
 
 from privjax.audit import audit
 from privjax.audit.adversaries import OUT_OF_FAMILY, PAPER
@@ -126,6 +133,29 @@ def test_the_size_of_a_release_hides_nothing():
     complete(audit(Z * 1e-300, S, np.full((30, 4), 1e308), S[:30], adversaries=some))
 
 
+@pytest.mark.parametrize("size", [1e3, -1e12, 1e300])
+def test_one_value_far_out_hides_nothing(size):
+    z = Z.copy()
+    z[7] = size
+    who = ["linear_svm", "rbf_svm", "neighbours", "logistic", "quadratic", "network"]
+    report = complete(audit(z, S, TEST, S[:30], adversaries=who, network_widths=(32,)))
+    honest = complete(audit(Z, S, TEST, S[:30], adversaries=who, network_widths=(32,)))
+    assert report.notes == ("4 of 4 columns of z have training values far out: drawn in",)
+    assert not honest.notes
+    for attack, plain in zip(attacks(report), attacks(honest), strict=True):
+        assert attack.value("accuracy") >= plain.value("accuracy") - 0.1, attack
+        assert plain.value("accuracy") > 0.6  # and there is something to hide
+
+
+def test_a_column_that_is_mostly_one_value_keeps_the_others():
+    z, test = np.zeros((300, 1)), np.zeros((300, 1))
+    s = (np.arange(300) == 5).astype(int)
+    z[5], test[5] = 9.0, 9.0
+    report = audit(z, s, test, s, adversaries=["random_forest"])
+    assert attacks(report)[0].value("balanced_accuracy") == 1.0
+    assert not any("far out" in note for note in report.notes)
+
+
 def test_tables_are_read_column_by_column():
     frames = [pd.DataFrame({"user": s, "age": z[:, 0]}) for s, z in ((S, Z), (S[:30], TEST))]
     report = audit(pd.DataFrame(Z).astype(object), frames[0], TEST, frames[1], adversaries="fast")
@@ -183,8 +213,92 @@ def _tree():
         ((Z.ravel(), S, TEST, S[:30]), "z_train must hold rows"),
         ((Z, S, None, S[:30]), "z_test must be given"),
         ((Z, np.full(60, np.nan), TEST, np.ones(30)), "no finite value"),
+        ((Z, np.where(S > 1, S, np.nan).astype(object), TEST, S[:30]), "missing labels"),
+        ((Z, S, TEST, S[:30].astype(str)), "no test row of a class that is in training"),
+        ((Z, {1: S, "1": S}, TEST, {1: S[:30], "1": S[:30]}), "two variables of the same name"),
     ],
 )
 def test_errors_say_what_to_do(arguments, message):
     with pytest.raises(ValueError, match=message):
         audit(*arguments)
+
+
+def test_exact_numbers_are_not_taken_for_rounding():
+    whole = (10**10 + S)[:, None]
+    stamps = (1.7e12 + 1000.0 * S + RNG.random(60) * 100)[:, None]
+    for z in (whole, stamps):
+        report = complete(audit(z, S, z, S, adversaries=["random_forest", "linear_svm"]))
+        assert report.strongest["accuracy"] == 1.0
+    rounded = np.float32(3.3) * (1 + np.finfo(np.float32).eps * (S[:, None] - 1)).astype(np.float32)
+    report = complete(audit(rounded, S, rounded, S, adversaries=["random_forest"]))
+    assert "constant" in report.notes[0]
+
+
+def test_nan_and_each_infinity_tell_apart():
+    z = np.array([np.nan, np.inf, -np.inf])[S][:, None]
+    report = complete(audit(z, S, z, S, adversaries=["linear_svm", "random_forest"]))
+    assert report.strongest["accuracy"] == 1.0
+
+
+def test_holes_are_not_far_out():
+    z = 1000 + Z
+    z[::20, 1] = np.nan
+    report = complete(audit(z, S, TEST + 1000, S[:30], adversaries=["linear_svm"]))
+    assert not any("far out" in note for note in report.notes)
+
+
+def test_half_precision_of_jax():
+    z = jnp.asarray(Z, jnp.bfloat16)
+    report = complete(audit(z, S, z, S, adversaries=["linear_svm"]))
+    assert report.strongest["accuracy"] > 0.6
+
+
+def test_an_estimator_that_works_in_place_changes_nobodys_rows():
+    def found(*more):
+        report = complete(audit(Z, S, TEST, S[:30], adversaries=[*more, "neighbours", "quadratic"]))
+        return {a.name: a.scores for a in attacks(report) if a.group != "user"}
+
+    in_place = make_pipeline(Normalizer(copy=False), KNeighborsClassifier())
+    assert found(in_place) == found()
+
+
+def test_scores_of_pairs_are_no_scores_of_classes():
+    machines = {"ovr": SVC(), "ovo": SVC(decision_function_shape="ovo")}
+    one, other = attacks(complete(audit(Z, S, TEST, S[:30], adversaries=machines)))
+    assert one.value("accuracy") == other.value("accuracy") > 0.6
+
+
+def test_random_states_inside_a_pipeline_are_set():
+    forest = make_pipeline(StandardScaler(), RandomForestClassifier(3))
+    runs = [complete(audit(Z, S, TEST, S[:30], adversaries={"f": forest}, seed=4)) for _ in range(3)]
+    assert len({attacks(run)[0].value("auc") for run in runs}) == 1
+
+
+def test_predictions_that_are_no_numbers_fail_and_zero_is_a_score():
+    class Constant(RegressorMixin, BaseEstimator):
+        def __init__(self, value=0.0):
+            self.value = value
+
+        def fit(self, z, s):
+            return self
+
+        def predict(self, z):
+            return np.full(len(z), self.value)
+
+    s = np.tile([-1.0, 1.0], 30)
+    who = {"nan": Constant(np.nan), "zero": Constant(0.0), "bad": Constant(5.0)}
+    report = audit(Z, s, Z, s, adversaries=who)
+    by_name = {a.name: a for a in attacks(report)}
+    assert "not numbers" in by_name["nan"].failed
+    assert report.strongest == {"attacker": "zero", "r2": 0.0}
+
+
+def test_y_of_another_shape_or_of_two_types_is_told_or_read():
+    column = audit(Z, S, TEST, S[:30], y_train=S[:, None], y_test=S[:30], adversaries=["linear_svm"])
+    plain = audit(Z, S, TEST, S[:30], y_train=S, y_test=S[:30], adversaries=["linear_svm"])
+    assert column.attributes["s"].label_alone == plain.attributes["s"].label_alone
+    odd = np.array(["a", None] * 30, object)
+    with pytest.raises(TypeError, match="y_train has labels that cannot be compared"):
+        audit(Z, S, TEST, S[:30], y_train=odd, y_test=odd[:30])
+    with pytest.raises(ValueError, match="the same columns"):
+        audit(Z, S, TEST, S[:30], y_train=np.ones((60, 2)), y_test=np.ones(30))

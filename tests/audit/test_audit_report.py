@@ -150,7 +150,7 @@ def test_large_releases_are_sampled_and_the_report_says_so():
     assert found.value("accuracy") > 0.5
 
 
-def test_a_race_ends_with_the_best_and_judges_few_on_all_rows():
+def test_a_race_ends_with_the_best_and_judges_few_on_many_rows():
     n, quality = 9000, np.array([0.3, 0.5, 0.49, 0.1, 0.2, 0.505])
     rng = np.random.default_rng(0)
     truth = rng.random((len(quality), n)) < quality[:, None]
@@ -163,8 +163,8 @@ def test_a_race_ends_with_the_best_and_judges_few_on_all_rows():
     found = race(range(len(quality)), judge, rng.integers(0, 3, n), seed=0)
     assert found.setting in (1, 2, 5)
     assert judged[0] == (6, 2000)
-    assert all(count <= 3 for count, rows in judged if rows > 2000)
-    assert all(count <= 2 for count, rows in judged if rows == n)
+    (count, rows) = judged[1]
+    assert (count <= 3, rows, len(judged)) == (True, n // 2, 2)
 
 
 def test_the_function_stays_callable_whatever_is_imported():
