@@ -65,6 +65,8 @@ def make_members(privacy_weights: Sequence[Any], seeds: Sequence[int]) -> list[M
         raise ValueError("privacy_weights and seeds must each hold at least one number.")
     if len(set(seeds)) < len(seeds):
         raise ValueError(f"seeds must differ, got {seeds}.")
+    if len({repr(weight) for weight in weights}) < len(weights):
+        raise ValueError(f"privacy_weights must differ, or they would count as more seeds, got {weights}.")
     for number in jax.tree.leaves(weights):
         if not 0 <= number <= _LARGEST:
             raise ValueError(f"privacy_weights must be finite (as float32) and not negative, got {number}.")

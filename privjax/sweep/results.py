@@ -128,17 +128,26 @@ def _member_path(folder: Path, point: int) -> Path:
 
 
 def write_results(folder: Path, results: dict[str, Any]) -> None:
-    """`results.json`; what an audit has added to a member that is still the same stays with it."""
+    """`results.json`; what an audit has added to a member that is still the same stays with it.
+
+    While the sweep is under way members that it has not come to yet stay as well: it may only be mending one.
+    """
     path = folder / "results.json"
     if path.exists():
+        before = {}
         try:
-            before = {member["point"]: member for member in read_json(path)["members"]}
+            found = read_json(path)
+            if found["config"] == results["config"]:
+                before = {member["point"]: member for member in found["members"]}
         except (ValueError, KeyError, TypeError):  # it is about to be replaced
-            before = {}
+            pass
         for member in results["members"]:
-            old = before.get(member["point"], {})
+            old = before.pop(member["point"], {})
             if "audit" in old and {k: v for k, v in old.items() if k != "audit"} == member:
                 member["audit"] = old["audit"]
+        if not results["complete"]:
+            together = [*results["members"], *before.values()]
+            results = results | {"members": sorted(together, key=lambda member: member["point"])}
     write_json(path, results)
 
 

@@ -25,6 +25,10 @@ def opened(folder: Path, config: Mapping[str, Any]) -> Iterator[None]:
       folder: the workdir; made when it is not there.
       config: what makes this sweep this sweep, as JSON.
     """
+    if "[" in str(folder.absolute()):  # Orbax looks for its files by a pattern, in which it means a choice
+        raise ValueError(
+            f"workdir {folder} has a [ in its path, which checkpoints cannot bear: give another."
+        )
     lock = folder / f".lock-{jax.process_index()}"
     with contextlib.ExitStack() as stack:
         try:

@@ -162,6 +162,7 @@ def test_data_by_name_and_as_one_set():
         (dict(privacy_weights=[float("nan")]), "finite"),
         (dict(privacy_weights=[1e39]), "finite"),
         (dict(seeds=[1, 1]), "differ"),
+        (dict(privacy_weights=[0.5, 0.5]), "differ"),
         (dict(seeds=[-1]), "between 0"),
         (dict(chunk_size=0), "chunk_size"),
         (dict(checkpoint_every=0), "checkpoint_every"),

@@ -18,6 +18,7 @@ from small import NETWORKS, make_small, small_sweep
 import privjax
 from privjax import load_encoder, load_history, load_results
 from privjax.files import exclusive, write_json
+from privjax.sweep.results import write_results
 from privjax.sweep.workdir import describe_objective
 
 HERE = Path(__file__).parent
@@ -227,6 +228,8 @@ def test_a_folder_of_something_else_is_refused(tmp_path):
     (tmp_path / "letters").mkdir()
     with pytest.raises(ValueError, match="holds letters but no config.json"):
         small_sweep(workdir=tmp_path)
+    with pytest.raises(ValueError, match="has a . in its path"):
+        small_sweep(workdir=tmp_path / "run[1]")
     (tmp_path / "file").write_text("")
     with pytest.raises(ValueError, match="not a folder"):
         small_sweep(workdir=tmp_path / "file")
@@ -262,6 +265,12 @@ def test_an_audit_stays_with_its_member(copied):
     write_json(copied / "results.json", results)
     small_sweep(workdir=copied)
     assert load_results(copied)["members"][1]["audit"] == {"strongest": 0.5}
+    # Also while another member is being mended.
+    ours = load_results(copied)
+    write_results(copied, ours | {"complete": False, "members": ours["members"][:1]})
+    assert load_results(copied)["members"] == ours["members"]
+    write_results(copied, ours | {"complete": True, "members": ours["members"][:1]})
+    assert load_results(copied)["members"] == ours["members"][:1]
 
 
 def test_a_full_disk_leaves_the_last_good_state(tmp_path, undisturbed):
