@@ -16,9 +16,9 @@ FLAGS = (
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 
 try:
-    from playwright.sync_api import sync_playwright
+    from playwright.sync_api import expect, sync_playwright
 except ImportError:
-    sync_playwright = None
+    expect = sync_playwright = None
 if sync_playwright is None or CHROMIUM is None:
     missing = "playwright is not installed" if sync_playwright is None else "there is no chromium here"
     if os.environ.get("CI"):
@@ -155,21 +155,24 @@ def test_another_variable_a_bad_point_and_a_link(open_page, audited):
 
 def test_dark_follows_and_print_shows_all(open_page, audited):
     page = open_page(audited)
+    chart = page.locator("#curve svg").first
+    tick = page.locator("#curve .xtick text").first
 
-    def colours():
-        ground = page.evaluate("getComputedStyle(document.body).backgroundColor")
-        text = page.locator("#curve .xtick text").first.evaluate("(tick) => getComputedStyle(tick).fill")
-        return ground, text
+    def ground():
+        return page.evaluate("getComputedStyle(document.body).backgroundColor")
 
-    light = colours()
+    def drawn(colour, width):
+        """Waits, as the page hears of its media and draws its charts anew when it finds the time."""
+        expect(tick).to_have_css("fill", colour, timeout=20_000)
+        expect(chart).to_have_js_property("clientWidth", width, timeout=20_000)
+
+    light, light_ground = tick.evaluate("(tick) => getComputedStyle(tick).fill"), ground()
+    width = chart.evaluate("(svg) => svg.clientWidth")
     page.emulate_media(color_scheme="dark")
-    dark = colours()
-    assert light[0] != dark[0]
-    assert light[1] != dark[1]
-    width = page.locator("#curve svg").first.evaluate("(svg) => svg.clientWidth")
+    expect(tick).not_to_have_css("fill", light, timeout=20_000)
+    assert ground() != light_ground
     page.emulate_media(media="print", color_scheme="dark")
-    assert colours()[1] == light[1]
-    assert page.locator("#curve svg").first.evaluate("(svg) => svg.clientWidth") == 660
+    drawn(light, 660)
     assert not page.locator("#weight").is_visible()
     shown = page.locator("tr[data-point]").all()
     assert len(shown) == 14
@@ -179,8 +182,8 @@ def test_dark_follows_and_print_shows_all(open_page, audited):
     for place in ("pre", "#audit table", "#numbers", "#command", "#curve svg", ".promises"):
         assert page.locator(place).first.is_visible()
     page.emulate_media(media="screen", color_scheme="light")
-    assert colours() == light
-    assert page.locator("#curve svg").first.evaluate("(svg) => svg.clientWidth") == width
+    drawn(light, width)
+    assert ground() == light_ground
     assert not page.locator("pre").is_visible()
 
 
