@@ -18,24 +18,32 @@ import matplotlib.pyplot as plt  # noqa: E402
 
 HERE = pathlib.Path(__file__).parent
 sys.path.insert(0, str(HERE))
+import claims  # noqa: E402
 from run import summary  # noqa: E402
 
 PANELS = {"methods": "Methods", "objectives": "Privacy objectives"}
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#7F3C8D", "#444444")
 MARKERS = "osD^vPX*"
+HEADLINES = {"har": "HAR", "hapt": "HAPT frames", "yaleb": "YaleB", "cmu_faces": "CMU faces"}
+DEPTH = 0.3  # of the utility that is drawn: a collapsed run would flatten all others
+BEGIN, END = "<!-- made by make figures -->", "<!-- end -->"
 
 
 def main() -> None:
     """Draws what is in the folder of results, or in the one named."""
     folder = pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else HERE / "results"
-    tables = []
-    for path in sorted(folder.glob("*.json")):
-        content = json.loads(path.read_text(encoding="utf-8"))
-        draw(content, path.with_suffix(".png"))
-        tables.append(table(content))
-        print(f"drew {path.with_suffix('.png').name}")
-    text = "# What the runs gave\n\nMade by `make figures` from the JSON files beside it.\n\n"
-    (folder / "README.md").write_text(text + "\n\n".join(tables) + "\n", encoding="utf-8")
+    results = {p.stem: json.loads(p.read_text(encoding="utf-8")) for p in sorted(folder.glob("*.json"))}
+    for name, content in results.items():
+        draw(content, folder / f"{name}.png")
+        print(f"drew {name}.png")
+    title = "# What the runs gave\n\nMade by `make figures` from the JSON files beside it."
+    parts = [title, claims.table(results), *map(table, results.values())]
+    (folder / "README.md").write_text("\n\n".join(parts) + "\n", encoding="utf-8")
+    if folder == HERE / "results":
+        readme = HERE.parent / "README.md"
+        before, _, rest = readme.read_text(encoding="utf-8").partition(BEGIN)
+        after = rest.partition(END)[2]
+        readme.write_text(f"{before}{BEGIN}\n{headline(results)}\n{END}{after}", encoding="utf-8")
 
 
 def draw(content: dict, path: pathlib.Path) -> None:
@@ -47,18 +55,25 @@ def draw(content: dict, path: pathlib.Path) -> None:
     )
     floor = [row["label_alone"] for row in rows if row["label_alone"] is not None]
     majority = [row["majority"] for row in rows if row["majority"] is not None]
+    best = max((row["utility"] for row in rows if row["utility"] is not None), default=1.0)
     for axis, panel in zip(axes[0], panels, strict=True):
-        shown = [e for e in content["methods"].values() if panel in e["panels"]]
-        for number, entry in enumerate(shown):
-            own = sorted(
-                (row for row in rows if row["method"] == entry["label"]), key=lambda row: row["adversary"]
-            )
+        below = 0
+        # The same colour in both panels.
+        for number, entry in enumerate(content["methods"].values()):
+            if panel not in entry["panels"]:
+                continue
+            own = [row for row in rows if row["method"] == entry["label"] and None not in _place(row)]
+            own.sort(key=lambda row: row["adversary"])
+            below += sum(row["utility"] < best - DEPTH for row in own)
             _curve(axis, own, COLOURS[number % len(COLOURS)], MARKERS[number % len(MARKERS)], entry["label"])
+        if below:
+            axis.set_ylim(best - DEPTH, best + 0.05 * DEPTH)
+            told = f"{below} point{'s' * (below > 1)} with less utility below"
+            axis.text(0.02, 0.02, told, transform=axis.transAxes, fontsize=7)
         if majority:
             axis.axvline(max(majority), color="0.5", linestyle=":", linewidth=1, label="largest class of s")
         if floor:
             axis.axvline(max(floor), color="0.5", linestyle="--", linewidth=1, label="what y alone says of s")
-            best = max(row["utility"] for row in rows)
             # Nobody does worse than naming the largest class, or than what y gives away.
             axis.plot(
                 max(floor + majority),
@@ -82,6 +97,10 @@ def draw(content: dict, path: pathlib.Path) -> None:
     plt.close(figure)
 
 
+def _place(row: dict) -> tuple:
+    return row["utility"], row["adversary"], row["strongest"]
+
+
 def _curve(axis, rows: list[dict], colour: str, marker: str, label: str) -> None:
     x, y = [row["adversary"] for row in rows], [row["utility"] for row in rows]
     halves = [[row[f"{name}_half"] or 0.0 for row in rows] for name in ("adversary", "utility")]
@@ -89,6 +108,25 @@ def _curve(axis, rows: list[dict], colour: str, marker: str, label: str) -> None
                   linewidth=1.2, elinewidth=0.7, capsize=2, label=label)  # fmt: skip
     strongest = [row["strongest"] for row in rows]
     axis.plot(strongest, y, color=colour, marker=marker, markersize=5, fillstyle="none", linestyle="none")
+
+
+def headline(results: dict[str, dict]) -> str:
+    """The README's table: of each method the point where utility less what the strongest learns is most."""
+    lines = [
+        "| data | released | privacy weight | splits | utility | the paper's four | strongest of nine |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for name in (name for name in HEADLINES if name in results):
+        by_method: dict[str, list[dict]] = {}
+        for row in summary(results[name]):
+            by_method.setdefault(row["method"], []).append(row)
+        for method, rows in by_method.items():
+            best = max(rows, key=lambda row: row["utility"] - row["strongest"])
+            weight = "" if len(rows) == 1 else f"{best['privacy_weight']:.4g}"
+            cells = [_plus_minus(best, key) for key in ("utility", "adversary", "strongest")]
+            line = [HEADLINES[name], method, weight, str(best["splits"]), *cells]
+            lines.append(f"| {' | '.join(line)} |")
+    return "\n".join(lines)
 
 
 def table(content: dict) -> str:
@@ -112,7 +150,7 @@ def table(content: dict) -> str:
         "|---|---|---|---|---|",
     ]
     for entry in content["methods"].values():
-        runs = entry["runs"]
+        runs = entry["runs"].values()
         minutes = [sum(done["seconds"][kind] for done in runs) / 60 for kind in ("training", "all")]
         peak = max((done["peak_megabytes"] or 0 for done in runs), default=0)
         cost.append(f"| {entry['label']} | {len(runs)} | {minutes[0]:.1f} | {minutes[1]:.1f} | {peak} |")

@@ -1,7 +1,8 @@
 """Runs the methods of a config, split by split, and keeps every number it gave.
 
-The results file is the state: what it already holds for a method, a split and the same settings is not run
-again, on this machine or another. Sweeps and audits in `workdir` are resumable by themselves.
+The results file is the state: the points it already holds for a method, a split and the same settings are not
+run again, on this machine or another; new weights are added to them. Sweeps and audits in `workdir` are
+resumable by themselves.
 """
 
 import csv
@@ -25,9 +26,10 @@ import privjax
 from privjax import baselines, datasets
 from privjax.audit.pareto import mean_over_seeds
 from privjax.datasets import Dataset
-from privjax.files import write_json
+from privjax.files import exclusive, write_json
+from privjax.train import Schedule
 
-SCHEMA = 1
+SCHEMA = 2
 Row = dict[str, Any]
 
 
@@ -48,36 +50,58 @@ def run(
       only: names of methods; all when empty.
       say: takes a line for each step.
     """
-    path = results / f"{config.name}.json"
-    content = _read(path, config)
+    unknown = [name for name in only if name not in config.methods]
+    if unknown:
+        raise ValueError(f"only must name methods among {', '.join(config.methods)}, got {unknown[0]!r}.")
     for seed in range(config.first_seed, config.first_seed + config.seeds):
         for name, method in config.methods.items():
             if only and name not in only:
                 continue
             spec = _specification(config, method)
-            entry = content["methods"].get(name)
-            if entry is None or entry["spec"] != spec:
-                entry = {"label": method.label, "panels": list(method.panels), "spec": spec, "runs": []}
-                content["methods"][name] = entry
-            if any(done["seed"] == seed for done in entry["runs"]):
+            done = _entry(_read(results, config), name, method, spec)["runs"].get(str(seed))
+            had = {point["privacy_weight"] for point in done["points"]} if done else set()
+            left = [weight for weight in method.weights if weight not in had]
+            if not left:
                 continue
-            folder = workdir / config.name / f"{name}-{_digest(spec)[:8]}" / f"split-{seed}"
             say(f"{config.name}: {method.label}, split {seed}")
-            entry["runs"].append(_run_method(config, method, seed, folder))
-            entry["runs"].sort(key=lambda done: done["seed"])
-            _write(results, content)
-            say("\n".join(f"    {_line(row)}" for row in entry["runs"][-1]["points"]))
-    _write(results, content)
-    return content
+            folder = workdir / config.name / f"{name}-{_digest([spec, left])[:8]}" / f"split-{seed}"
+            made = _run_method(config, method, left, seed, folder)
+            with exclusive(results / f".{config.name}.lock"):  # others may have added theirs meanwhile
+                content = _read(results, config)
+                entry = _entry(content, name, method, spec)
+                entry["runs"][str(seed)] = _joined(entry["runs"].get(str(seed)), made)
+                content["methods"][name] = entry
+                _write(results, content)
+            say("\n".join(f"    {_line(row)}" for row in made["points"]))
+    return _read(results, config)
 
 
-def _run_method(config, method, seed: int, folder: pathlib.Path) -> dict[str, Any]:
+def _entry(content: dict[str, Any], name: str, method, spec: dict[str, Any]) -> dict[str, Any]:
+    """What is kept of a method; nothing of one that was run with other settings."""
+    entry = content["methods"].get(name)
+    runs = entry["runs"] if entry is not None and entry["spec"] == spec else {}
+    return {"label": method.label, "panels": list(method.panels), "spec": spec, "runs": runs}
+
+
+def _joined(done: dict[str, Any] | None, made: dict[str, Any]) -> dict[str, Any]:
+    """Points of one split from two runs, with what both of them took."""
+    if done is None:
+        return made
+    points = {point["privacy_weight"]: point for point in (*done["points"], *made["points"])}
+    return made | {
+        "points": [points[weight] for weight in sorted(points)],
+        "seconds": {k: round(done["seconds"][k] + made["seconds"][k], 1) for k in made["seconds"]},
+        "peak_megabytes": max(done["peak_megabytes"] or 0, made["peak_megabytes"] or 0) or None,
+    }
+
+
+def _run_method(config, method, weights: list[float], seed: int, folder: pathlib.Path) -> dict[str, Any]:
     """One method on one split: its points, what they cost, and with what they were made."""
     start = time.perf_counter()
     data = load_data(config, method, seed)
     make = _swept_points if "objective" in method else _encoded_points
     made: list[tuple[list[Row], float]] = []
-    peak = peak_megabytes(lambda: made.append(make(config, method, seed, data, folder)))
+    peak = peak_megabytes(lambda: made.append(make(config, method, weights, seed, data, folder)))
     ((points, trained),) = made
     return {
         "seed": seed,
@@ -97,11 +121,13 @@ def load_data(config, method, seed: int) -> Dataset:
     return datasets.load(options.pop("name"), seed=seed, validation=0.0, **options)
 
 
-def _swept_points(config, method, seed, data, folder) -> tuple[list[Row], float]:
+def _swept_points(config, method, weights, seed, data, folder) -> tuple[list[Row], float]:
     """A member for each privacy weight, and its audit."""
     settings = dict(method.get("objective_settings", {}))
     if "kernel" in settings:
         settings["kernel"] = make_kernel(settings["kernel"])
+    if "schedule" in settings:
+        settings["schedule"] = Schedule(**settings["schedule"])
     sweep_settings = dict(config.get("sweep", {})) | dict(method.get("sweep", {}))
     networks = make_networks(config, method, data)
     own = networks if networks.settings is None else None
@@ -109,7 +135,7 @@ def _swept_points(config, method, seed, data, folder) -> tuple[list[Row], float]
     privjax.sweep(
         data,
         objective=privjax.make_objective(method.objective, **settings),
-        privacy_weights=list(method.weights),
+        privacy_weights=list(weights),
         seeds=[seed],
         networks=networks,
         workdir=folder,
@@ -141,11 +167,11 @@ def _swept_points(config, method, seed, data, folder) -> tuple[list[Row], float]
     return points, trained
 
 
-def _encoded_points(config, method, seed, data, folder) -> tuple[list[Row], float]:
+def _encoded_points(config, method, weights, seed, data, folder) -> tuple[list[Row], float]:
     """An encoder without a public sphere for each weight: the paper's four learn y from it."""
     train, test = data.part("train"), data.part("test")
     points, trained = [], 0.0
-    for weight in method.weights:
+    for weight in weights:
         path = folder / f"weight-{weight!r}.json"
         if path.exists():
             points.append(json.loads(path.read_text(encoding="utf-8")))
@@ -278,9 +304,9 @@ def make_kernel(spec: dict[str, Any]):
 
 
 def _specification(config, method) -> dict[str, Any]:
-    """All that the numbers of a method depend on, as JSON."""
+    """All that the numbers of a point depend on but its weight and its split, as JSON."""
     shared = {key: config[key] for key in config if key not in _NOT_NUMBERS}
-    own = {key: method[key] for key in method if key not in ("label", "panels")}
+    own = {key: method[key] for key in method if key not in ("label", "panels", "weights")}
     return json.loads(json.dumps({"shared": _plain(shared), "method": _plain(own)}))
 
 
@@ -295,14 +321,14 @@ def _plain(value: Any) -> Any:
     return [_plain(entry) for entry in value] if isinstance(value, (list, tuple)) else value
 
 
-def _digest(spec: dict[str, Any]) -> str:
+def _digest(spec: Any) -> str:
     return hashlib.sha256(json.dumps(spec, sort_keys=True).encode()).hexdigest()
 
 
-def _read(path: pathlib.Path, config) -> dict[str, Any]:
-    fresh = {"schema": SCHEMA, "name": config.name, "title": config.title, "methods": {}}
+def _read(folder: pathlib.Path, config) -> dict[str, Any]:
+    path = folder / f"{config.name}.json"
     if not path.exists():
-        return fresh
+        return {"schema": SCHEMA, "name": config.name, "title": config.title, "methods": {}}
     content = json.loads(path.read_text(encoding="utf-8"))
     if content.get("schema") != SCHEMA:
         raise ValueError(f"{path} has schema {content.get('schema')}: move it away to run anew.")
@@ -339,16 +365,17 @@ def summary(content: dict[str, Any]) -> Iterator[Row]:
     """One row for each method and weight: means over splits, with half the width of a 95 % interval."""
     for entry in content["methods"].values():
         by_weight: dict[float, list[Row]] = {}
-        for done in entry["runs"]:
+        for done in entry["runs"].values():
             for point in done["points"]:
                 by_weight.setdefault(point["privacy_weight"], []).append(point)
         for weight, points in sorted(by_weight.items()):
             row: Row = {"method": entry["label"], "privacy_weight": weight, "splits": len(points)}
             for name in ("utility", "adversary", "strongest"):
-                mean = mean_over_seeds([point[name] for point in points])
-                row[name] = round(mean.value, 4)
-                half = None if mean.interval is None else (mean.interval[1] - mean.interval[0]) / 2
-                row[f"{name}_half"] = None if half is None else round(half, 4)
+                values = [point[name] for point in points if point[name] is not None]
+                mean = mean_over_seeds(values) if values else None
+                interval = None if mean is None else mean.interval
+                row[name] = None if mean is None else round(mean.value, 4)
+                row[f"{name}_half"] = None if interval is None else round((interval[1] - interval[0]) / 2, 4)
             for name in ("label_alone", "majority"):
                 values = [point[name] for point in points if point[name] is not None]
                 row[name] = round(float(np.mean(values)), 4) if values else None
@@ -356,7 +383,6 @@ def summary(content: dict[str, Any]) -> Iterator[Row]:
 
 
 def _line(point: Row) -> str:
-    return (
-        f"weight {point['privacy_weight']:g}: utility {point['utility']:.4f}, adversary "
-        f"{point['adversary']:.4f}, strongest {point['strongest']:.4f} ({point['strongest_attacker']})"
-    )
+    found = {name: point[name] for name in ("utility", "adversary", "strongest")}
+    numbers = ", ".join(f"{k} {'none' if v is None else format(v, '.4f')}" for k, v in found.items())
+    return f"weight {point['privacy_weight']:g}: {numbers} ({point['strongest_attacker']})"

@@ -16,7 +16,7 @@ def experiments(monkeypatch):
     for folder in (EXPERIMENTS, EXPERIMENTS / "configs"):
         monkeypatch.syspath_prepend(str(folder))
     yield importlib.import_module
-    for name in ("run", "figures", "common", *CONFIGS):
+    for name in ("run", "figures", "claims", "common", *CONFIGS):
         sys.modules.pop(name, None)
 
 
@@ -33,7 +33,7 @@ def _check_tiny(name, experiments, tmp_path):
     content = run.run(config, workdir=tmp_path / "runs", results=results, say=lambda line: None)
     assert set(content["methods"]) == set(config.methods)
     for entry in content["methods"].values():
-        ((point,),) = [done["points"] for done in entry["runs"]]
+        ((point,),) = [done["points"] for done in entry["runs"].values()]
         assert -1 <= point["strongest"] <= 1
         assert point["adversary"] is None or point["adversary"] <= point["strongest"]
         assert point["utility"] <= 1
@@ -50,10 +50,40 @@ def test_what_is_done_is_not_done_again(experiments, tmp_path):
     said.clear()
     assert run.run(config, **places, only=("kdi",), say=said.append) == first
     assert said == []
-    config.methods.kdi.weights = (0.5,)  # other settings are another run
+    kept = first["methods"]["kdi"]["runs"]["0"]["points"]
+    config.methods.kdi.weights = (0.5, *config.methods.kdi.weights)  # another weight is added
     other = run.run(config, **places, only=("kdi",), say=said.append)
-    assert said
-    assert other["methods"]["kdi"]["runs"][0]["points"][0]["privacy_weight"] == 0.5
+    assert len(said) == 2
+    points = other["methods"]["kdi"]["runs"]["0"]["points"]
+    assert [p["privacy_weight"] for p in points] == [0.5, 1.0]
+    assert points[1:] == kept
+    config.networks.private_widths = (5,)  # other settings are another run
+    other = run.run(config, **places, only=("kdi",), say=said.append)
+    assert other["methods"]["kdi"]["runs"]["0"]["points"][1] != kept[0]
+    with pytest.raises(ValueError, match="only must name methods among"):
+        run.run(config, **places, only=("typo",), say=said.append)
+
+
+def test_runs_side_by_side_keep_each_others_results(experiments, tmp_path, monkeypatch):
+    run = experiments("run")
+    config = experiments("diabetes").get_config("tiny")
+    places = {"workdir": tmp_path / "runs", "results": tmp_path, "say": lambda line: None}
+    point = {"privacy_weight": 0.0, "utility": None, "adversary": 0.1, "strongest": 0.2}
+    point |= {"strongest_attacker": "ridge", "label_alone": None, "majority": None}
+    made = {"seed": 0, "seconds": {"training": 1.0, "all": 2.0}, "peak_megabytes": None}
+
+    def other_runs_meanwhile(config, method, weights, seed, folder):
+        monkeypatch.setattr(run, "_run_method", plain)
+        run.run(config, **places, only=("kdi",))
+        return plain(config, method, weights, seed, folder)
+
+    def plain(config, method, weights, seed, folder):
+        return made | {"points": [{**point, "privacy_weight": w} for w in weights]}
+
+    monkeypatch.setattr(run, "_run_method", other_runs_meanwhile)
+    content = run.run(config, **places, only=("raw",))
+    assert set(content["methods"]) == {"raw", "kdi"}
+    assert next(run.summary(content))["utility"] is None  # what could not be had is left out
 
 
 @pytest.mark.parametrize("name", CONFIGS)
@@ -61,12 +91,62 @@ def test_the_full_version_is_the_papers(name, experiments):
     config = experiments(name).get_config()
     assert config.seeds == 10
     assert config.adversaries == "all"
-    weights = [w for m in config.methods.values() if "objective" in m for w in m.weights]
+    longer = [m.get("objective_settings", {}).get("schedule", {}) for m in config.methods.values()]
+    # More epochs than the paper's are beyond it, and so may their weights be.
+    papers = [m for m, s in zip(config.methods.values(), longer, strict=True) if "max_epochs" not in s]
+    weights = [w for m in papers if "objective" in m for w in m.weights]
     assert 2.0**-10 <= min(weights) <= max(weights) <= 2.0**12
+
+
+def _made_results(leaks):
+    """A results file with two points a method: at full utility it leaks all, at 0.98 what is given."""
+
+    def entry(label, leak):
+        point = {"majority": 0.04, "label_alone": 0.04}
+        points = [
+            {**point, "privacy_weight": w, "utility": u, "adversary": a, "strongest": a}
+            for w, u, a in ((0.0, 1.0, 0.9), (1.0, 0.98, leak))
+        ]
+        return {"label": label, "runs": {"0": {"points": points}}}
+
+    return {"har": {"methods": {label: entry(label, leak) for label, leak in leaks.items()}}}
+
+
+def test_claims_are_judged_by_the_numbers(experiments):
+    claims = experiments("claims")
+    verdicts = lambda leaks: {  # noqa: E731
+        claim.says: verdict for claim, _, verdict in claims.judged(_made_results(leaks))
+    }
+    papers = {"DUCA": 0.9, "DUCA-MMD": 0.4, "NN-MMD": 0.05, "NN-KDI": 0.06, "NN-WDN": 0.1, "NN-LSDN": 0.3}
+    found = verdicts(papers)
+    assert set(found.values()) == {"yes", "not run"}
+    assert list(found.values()).count("yes") == 6
+    assert found["NN-(RF)MMD hides slightly less than NN-MMD"] == "not run"
+    short = _made_results({"DUCA": 0.1})
+    short["har"]["methods"]["NN-MMD"] = _made_results({"NN-MMD": 0.1})["har"]["methods"]["NN-MMD"]
+    for done in short["har"]["methods"].values():
+        done["runs"]["0"]["points"] = [dict(done["runs"]["0"]["points"][0], utility=0.5)]
+    told = {claim.says: verdict for claim, _, verdict in claims.judged(short)}
+    assert told["NN-MMD comes close to random guessing without losing much utility"] == "cannot tell"
+    assert told["DUCA soon becomes insensitive to its privacy weight"] == "cannot tell"
+    found = verdicts(papers | {"NN-MMD": 0.5, "NN-(RF)MMD": 0.1})
+    refuted = {says for says, verdict in found.items() if verdict == "**no**"}
+    assert refuted == {
+        "DUCA hides less than DUCA-MMD, and DUCA-MMD less than NN-MMD",
+        "NN-MMD comes close to random guessing without losing much utility",
+        "NN-KDI and NN-MMD are alike",
+        "NN-LSDN does worse than the other three",
+        "NN-(RF)MMD hides slightly less than NN-MMD",
+    }
 
 
 def test_committed_results_are_whole(experiments):
     figures = experiments("figures")
+    results = {p.stem: json.loads(p.read_text()) for p in (EXPERIMENTS / "results").glob("*.json")}
+    text = (EXPERIMENTS / "results" / "README.md").read_text()
+    assert experiments("claims").table(results) in text, "the claims changed: make figures"
+    readme = (EXPERIMENTS.parent / "README.md").read_text()
+    assert figures.headline(results) in readme, "the README's table is of other results: make figures"
     for path in (EXPERIMENTS / "results").glob("*.json"):
         content = json.loads(path.read_text())
         text = (EXPERIMENTS / "results" / "README.md").read_text()

@@ -4,8 +4,9 @@ python experiments/main.py --config=experiments/configs/ablations_yaleb.py --con
 """
 
 from common import METHODS, TINY_FACES, TINY_LAYERS, experiment, smaller, trained
+from yaleb import WARM
 
-WEIGHTS = (2.0**-10, 4.0, 16.0)
+WEIGHTS = (2.0**-10, 2.0)
 
 
 def get_config(size: str = "full"):
@@ -13,7 +14,7 @@ def get_config(size: str = "full"):
     config = experiment(
         "ablations_yaleb", "YaleB: ablations", data={"name": "yaleb"}, networks={"kind": "scnn"}
     )
-    own = {"networks": "SCNN", "weights": WEIGHTS, "panels": (METHODS,)}
+    own = {"networks": "SCNN", "weights": WEIGHTS, "panels": (METHODS,), "objective_settings": WARM}
     config.methods.mmd = trained("mmd", **own)
     config.methods.free = trained(
         "mmd", label="SCNN-MMD, no orthonormality penalty", variant="free_projection", **own

@@ -1,6 +1,9 @@
 """HAR, linear projections: activity is the utility, the user is private.
 
-python experiments/main.py --config=experiments/configs/har.py --config.seeds=3
+    python experiments/main.py --config=experiments/configs/har.py --config.seeds=3
+
+What it gave, and the minutes each method took, are in `results/README.md`: NN-KDI over 600 epochs keeps the
+activity at 0.981 with the strongest of nine attackers at 0.063 (split 0, weight 0.0006).
 """
 
 from common import METHODS, OBJECTIVES, TINY_NN, TINY_SENSORS, experiment, linear_baselines, smaller, trained
@@ -20,6 +23,15 @@ def get_config(size: str = "full"):
     # KDI on the features as published, within [-1, 1]: its ridge of 1e-4 is fixed, so the scale of z
     # matters more to it than to MMD, and it hides more there.
     config.methods.kdi = trained("kdi", panels=(OBJECTIVES,), data={"scale": "none"})
+    # Beyond the paper: more epochs, and weights below its range.
+    config.methods.kdi_longer = trained(
+        "kdi",
+        label="NN-KDI, 600 epochs",
+        weights=(0.0006, 0.0008, 2.0**-10),
+        panels=(OBJECTIVES,),
+        data={"scale": "none"},
+        objective_settings={"schedule": {"max_epochs": 600, "patience": 60}},
+    )
     for objective in ("wdn", "lsdn", "rff_mmd"):
         config.methods[objective] = trained(objective, panels=(OBJECTIVES,))
     return smaller(config, size, TINY_SENSORS, only=("raw", "duca_mmd", "mmd"), **TINY_NN)

@@ -1,0 +1,245 @@
+"""What the paper says of its experiments, held against what the committed runs gave.
+
+Each claim is a comparison of numbers, so that its verdict follows from the results files and nothing else.
+Curves are compared by two of their numbers: the least that the paper's four attackers learn while the utility
+stays above a level (`least`), and the utility kept while they learn no more than a level (`kept`).
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from run import summary
+
+Rows = list[dict[str, Any]]
+ALIKE = 0.02  # accuracies no further apart than this are called alike
+
+
+class Curves:
+    """The rows of one experiment by method, and the two numbers by which curves are compared."""
+
+    def __init__(self, content: dict[str, Any]):
+        self._rows: dict[str, Rows] = {}
+        for row in summary(content):
+            self._rows.setdefault(row["method"], []).append(row)
+
+    def rows(self, method: str) -> Rows:
+        """The points of a method that were scored; a KeyError tells that it was not run."""
+        return [r for r in self._rows[method] if r["utility"] is not None and r["adversary"] is not None]
+
+    def least(self, method: str, utility: float) -> float | None:
+        """The least leakage of points with at least that utility; None when there is none."""
+        return min((r["adversary"] for r in self.rows(method) if r["utility"] >= utility), default=None)
+
+    def kept(self, method: str, leakage: float) -> float | None:
+        """The largest utility of points with at most that leakage; None when there is none."""
+        return max((r["utility"] for r in self.rows(method) if r["adversary"] <= leakage), default=None)
+
+    @property
+    def majority(self) -> float:
+        """What naming the largest class gives."""
+        return max(row["majority"] for rows in self._rows.values() for row in rows)
+
+
+class Claim(NamedTuple):
+    """A sentence of the paper about one experiment, and how it is judged.
+
+    Attributes:
+      experiment: name of the results file.
+      says: the claim.
+      judge: gives what was measured, and whether that agrees; None where it cannot be told.
+    """
+
+    experiment: str
+    says: str
+    judge: Callable[[Curves], tuple[str, bool | None]]
+
+
+Judge = Callable[[Curves], tuple[str, bool | None]]
+
+
+def _least(*methods: str, utility: float, agrees: Callable[..., bool]) -> Judge:
+    words = f"least leakage with utility of at least {utility:g}"
+    return _compared(words, lambda curves, method: curves.least(method, utility), methods, agrees)
+
+
+def _kept(*methods: str, leakage: float, agrees: Callable[..., bool]) -> Judge:
+    words = f"utility kept with leakage of at most {leakage:g}"
+    return _compared(words, lambda curves, method: curves.kept(method, leakage), methods, agrees)
+
+
+def _compared(words: str, number: Callable[[Curves, str], float | None], methods, agrees) -> Judge:
+    def judge(curves: Curves) -> tuple[str, bool | None]:
+        found = {method: number(curves, method) for method in methods}
+        told = ", ".join(
+            f"{method} {'none' if v is None else format(v, '.3f')}" for method, v in found.items()
+        )
+        return f"{words}: {told}", None if None in found.values() else agrees(*found.values())
+
+    return judge
+
+
+def _near_guessing(method: str, utility: float) -> Judge:
+    def judge(curves: Curves) -> tuple[str, bool | None]:
+        found, floor = curves.least(method, utility), curves.majority
+        if found is None:
+            return f"{method} has no point with utility of at least {utility:g}", None
+        told = f"{method} {found:.3f} with utility of at least {utility:g}; the largest class is {floor:.3f}"
+        return told, found <= floor + 0.03
+
+    return judge
+
+
+def _insensitive(method: str) -> Judge:
+    def judge(curves: Curves) -> tuple[str, bool | None]:
+        rows = sorted(curves.rows(method), key=lambda row: row["privacy_weight"])
+        leaks = [row["adversary"] for row in rows]
+        told = f"{method} leaks {', '.join(f'{leak:.3f}' for leak in leaks)} as its weight grows"
+        return told, None if len(leaks) < 2 else _alike(*leaks[-2:])
+
+    return judge
+
+
+def _alike(*values: float, by: float = ALIKE) -> bool:
+    return max(values) - min(values) <= by
+
+
+CLAIMS = (
+    Claim("har", "DUCA soon becomes insensitive to its privacy weight", _insensitive("DUCA")),
+    Claim(
+        "har",
+        "DUCA hides less than DUCA-MMD, and DUCA-MMD less than NN-MMD",
+        _least("DUCA", "DUCA-MMD", "NN-MMD", utility=0.9, agrees=lambda a, b, c: a > b > c),
+    ),
+    Claim(
+        "har",
+        "NN-MMD comes close to random guessing without losing much utility",
+        _near_guessing("NN-MMD", 0.97),
+    ),
+    Claim("har", "NN-KDI and NN-MMD are alike", _least("NN-MMD", "NN-KDI", utility=0.97, agrees=_alike)),
+    Claim(
+        "har",
+        "NN-WDN is a close second to them",
+        _least(
+            "NN-MMD", "NN-KDI", "NN-WDN", utility=0.95, agrees=lambda a, b, c: min(a, b) < c < min(a, b) + 0.1
+        ),
+    ),
+    Claim(
+        "har",
+        "NN-LSDN does worse than the other three",
+        _least(
+            "NN-MMD",
+            "NN-KDI",
+            "NN-WDN",
+            "NN-LSDN",
+            utility=0.95,
+            agrees=lambda a, b, c, d: d > max(a, b, c),
+        ),
+    ),
+    Claim(
+        "har",
+        "NN-(RF)MMD hides slightly less than NN-MMD",
+        _least("NN-MMD", "NN-(RF)MMD", utility=0.97, agrees=lambda a, b: a < b < a + 0.2),
+    ),
+    Claim(
+        "hapt",
+        "on raw frames DUCA-MMD gains very little over DUCA",
+        _least("DUCA", "DUCA-MMD", utility=0.5, agrees=lambda *v: _alike(*v, by=0.05)),
+    ),
+    Claim(
+        "hapt",
+        "on raw frames NN-MMD gains much over DUCA-MMD",
+        _least("DUCA-MMD", "NN-MMD", utility=0.5, agrees=lambda a, b: b < a - 0.05),
+    ),
+    Claim(
+        "hapt",
+        "on raw frames the four objectives are very similar",
+        _least("NN-MMD", "NN-KDI", "NN-WDN", "NN-LSDN", utility=0.5, agrees=lambda *v: _alike(*v, by=0.05)),
+    ),
+    Claim(
+        "yaleb",
+        "CNN-MMD, without a projection, is ineffective",
+        _least("CNN-MMD", utility=0.8, agrees=lambda a: a > 0.8),
+    ),
+    Claim(
+        "yaleb",
+        "SCNN-MMD keeps more utility than NN-MMD as privacy grows",
+        _kept("NN-MMD", "SCNN-MMD", leakage=0.4, agrees=lambda a, b: b > a),
+    ),
+    Claim(
+        "yaleb",
+        "SCNN-MMD and SCNN-KDI keep more utility at high privacy than SCNN-WDN and SCNN-LSDN",
+        _kept(
+            "SCNN-MMD",
+            "SCNN-KDI",
+            "SCNN-WDN",
+            "SCNN-LSDN",
+            leakage=0.4,
+            agrees=lambda a, b, c, d: min(a, b) > max(c, d),
+        ),
+    ),
+    Claim(
+        "yaleb",
+        "SCNN-(RF)MMD hides as much as SCNN-MMD",
+        _kept("SCNN-MMD", "SCNN-(RF)MMD", leakage=0.4, agrees=_alike),
+    ),
+    Claim(
+        "cmu_faces",
+        "CNN-MMD has very limited success (the paper: on MeGlass)",
+        _least("CNN-MMD", utility=0.9, agrees=lambda a: a > 0.5),
+    ),
+    Claim(
+        "cmu_faces",
+        "SCNN-MMD has more utility than NN-MMD at any privacy (the paper: on MeGlass)",
+        _kept("NN-MMD", "SCNN-MMD", leakage=0.2, agrees=lambda a, b: b > a),
+    ),
+    Claim(
+        "cmu_faces",
+        "MMD, KDI, WDN and LSDN are all near the ideal (the paper: on MeGlass)",
+        _least(
+            "SCNN-MMD", "SCNN-KDI", "SCNN-WDN", "SCNN-LSDN", utility=0.9, agrees=lambda *v: max(v) <= 0.15
+        ),
+    ),
+    Claim(
+        "ablations_har",
+        "a linear discriminator makes WDN poor",
+        _least("NN-WDN", "NN-WDN, linear discriminator", utility=0.9, agrees=lambda a, b: b > a + 0.1),
+    ),
+    Claim(
+        "ablations_yaleb",
+        "without orthonormality SCNN-MMD cannot do the utility task",
+        _kept(
+            "SCNN-MMD",
+            "SCNN-MMD, no orthonormality penalty",
+            leakage=1.0,
+            agrees=lambda a, b: b < a - 0.1,
+        ),
+    ),
+)
+
+
+def judged(results: Mapping[str, dict[str, Any]]) -> Iterator[tuple[Claim, str, str]]:
+    """Each claim with what was measured and yes, no, "not run", or "cannot tell" where no point compares.
+
+    Args:
+      results: contents of the results files by their names.
+    """
+    for claim in CLAIMS:
+        try:
+            told, agrees = claim.judge(Curves(results[claim.experiment]))
+        except KeyError:
+            yield claim, "", "not run"
+        else:
+            yield claim, told, "cannot tell" if agrees is None else "yes" if agrees else "**no**"
+
+
+def table(results: Mapping[str, dict[str, Any]]) -> str:
+    """The claims as Markdown."""
+    lines = [
+        "## What the paper says, and what was measured",
+        "",
+        "| experiment | the paper says | measured | agrees? |",
+        "|---|---|---|---|",
+    ]
+    for claim, told, verdict in judged(results):
+        lines.append(f"| {claim.experiment} | {claim.says} | {told} | {verdict} |")
+    return "\n".join(lines)
