@@ -169,6 +169,9 @@ def duca_mmd(
     x = _rows(x)
     num_features = _checked_width(num_features, x)
     _check_ridge(rho)
+    for name, value in (("batch_size", batch_size), ("num_epochs", num_epochs)):
+        if value < 1:
+            raise ValueError(f"{name} must be at least 1, got {value}.")
     if np.ndim(p) != 1 or np.issubdtype(np.asarray(p).dtype, np.floating):
         raise TypeError("p must be integer labels [n]: MMD compares groups of rows.")
     groups = _label_matrix("p", p, len(x))

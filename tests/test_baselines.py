@@ -203,3 +203,6 @@ def test_clear_errors():
             encoder(x, s, s - 1, num_features=2, privacy_weight=1.0)
     with pytest.raises(TypeError, match="MMD compares groups"):
         baselines.duca_mmd(x, s, s + 0.5, num_features=2, privacy_weight=1.0)
+    for name in ("batch_size", "num_epochs"):
+        with pytest.raises(ValueError, match=f"{name} must be at least 1"):
+            baselines.duca_mmd(x, s, s, num_features=2, privacy_weight=1.0, **{name: 0})

@@ -61,7 +61,7 @@ def asked(monkeypatch):
 
     def sweep(data, **settings):
         calls.append((data, settings))
-        return privjax.SweepResult({"members": []}, settings["workdir"], {})
+        return privjax.SweepResult({"members": []}, settings["workdir"], {}, settings.get("networks"))
 
     monkeypatch.setattr(privjax, "sweep", sweep)
     return calls

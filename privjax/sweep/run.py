@@ -35,11 +35,13 @@ class SweepResult(NamedTuple):
       results: as in `results.json`; `results["members"]` has a record for each point.
       workdir: where it lies, or None.
       encoders: by point, when there is no workdir to load them from.
+      networks: those of every member.
     """
 
     results: dict[str, Any]
     workdir: Path | None
     encoders: dict[int, Encoder]
+    networks: Networks
 
     @property
     def members(self) -> list[dict[str, Any]]:
@@ -52,7 +54,7 @@ class SweepResult(NamedTuple):
             return self.encoders[point]
         if self.workdir is None:
             raise ValueError(f"point must be one of {sorted(self.encoders)}, got {point}.")
-        return load_encoder(self.workdir, point)
+        return load_encoder(self.workdir, point, networks=self.networks)
 
     def __str__(self) -> str:
         lines = ["point  weight      seed  status     epochs  utility (test)  live units"]
@@ -126,12 +128,13 @@ def sweep(
         together=chunking.make_plan(len(members), chunk_size, devices).width > 1,
     )
     group = next(groups)
+    networks = group.config.networks
     config = as_json(
         {
             "schema": SCHEMA,
             "versions": versions(),
             "objective": describe_objective(objective),
-            "networks": describe_networks(group.config.networks),
+            "networks": describe_networks(networks),
             "privacy_weights": [member.privacy_weight for member in members if member.seed == seeds[0]],
             "seeds": seeds,
             "rates": rates,
@@ -174,7 +177,7 @@ def sweep(
             raise
         _wait_for_all("trained")
         results, encoders = trainer.finish(members, time.monotonic() - began)
-        return SweepResult(results, folder, encoders)
+        return SweepResult(results, folder, encoders, networks)
 
 
 _barriers = itertools.count()

@@ -116,6 +116,16 @@ def test_continuous_variables_with_holes_and_constants():
     assert report.attributes["b"].adversary() is None  # R^2 of a constant is not defined, and not 0
 
 
+def test_a_continuous_variable_may_have_any_unit():
+    found = []
+    for unit in (1.0, 2.0**-560, 2.0**660):
+        report = audit(Z, unit * Z[:, 0], TEST, unit * TEST[:, 0], adversaries=["ridge", "kernel_ridge"])
+        found.append({a.name: a.value("r2") for a in report.attributes["s"].attacks})
+    assert min(found[0].values()) > 0.8
+    assert found[1] == found[0]
+    assert found[2] == found[0]
+
+
 def test_a_score_that_cannot_be_had_is_told():
     report = audit(Z, Z[:, 0], TEST, np.ones(30), adversaries="ridge")
     assert report.attributes["s"].adversary() is None

@@ -289,7 +289,8 @@ def test_a_full_disk_leaves_the_last_good_state(tmp_path, undisturbed):
 
 def test_own_networks_are_passed_again(tmp_path):
     own = NETWORKS._replace(settings=None)
-    small_sweep(networks=own, workdir=tmp_path / "run", seeds=[0], num_epochs=1)
+    result = small_sweep(networks=own, workdir=tmp_path / "run", seeds=[0], num_epochs=1)
+    assert result.encoder(0)(make_small().x).shape == (120, 4)
     with pytest.raises(ValueError, match="pass them as networks="):
         load_encoder(tmp_path / "run", 0)
     assert load_encoder(tmp_path / "run", 0, networks=own)(make_small().x).shape == (120, 4)
