@@ -10,7 +10,8 @@ import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
-from privjax.kernels import Kernel, check_kernel, gaussian_mixture, normalise, resolve, safe_sqrt
+from privjax.distances import safe_sqrt
+from privjax.kernels import Kernel, check_kernel, gaussian_mixture, normalise, resolve
 from privjax.losses import discriminant_information, kdi_loss, mmd_loss, rff_mmd_loss
 from privjax.losses._gram import centred_kernel
 from privjax.losses._inputs import Rows, as_array, labels, matrix, positive, rows

@@ -21,12 +21,12 @@ import jax.numpy as jnp
 from jax import Array, lax
 from jax.custom_batching import sequential_vmap
 
+from privjax.distances import fast_squared_distances
 from privjax.kernels import (
     Kernel,
     dot_slope,
     dot_value,
     expm1_negative,
-    fast_squared_distances,
     radial_slope,
     radial_value,
     split,

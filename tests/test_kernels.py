@@ -115,39 +115,6 @@ def test_slopes_are_derivatives(name):
             np.testing.assert_allclose(kernels.dot_slope(dot, jnp.asarray(t)), numeric, rtol=1e-6)
 
 
-@pytest.mark.parametrize("width", [1, 3, 64, 65, 100])
-def test_squared_distances_far_from_the_origin(width):
-    a = rows(0, d=width) + np.float32(1000)
-    wide = a.astype(oracles.WIDE)
-    want = ((wide[:, None] - wide[None]) ** 2).sum(-1).astype(float)
-    np.testing.assert_allclose(kernels.squared_distances(a, a), want, rtol=width * EPS)
-    assert not np.diagonal(kernels.squared_distances(a, a)).any()
-
-
-@pytest.mark.parametrize("width", [3, 16, 17, 40])
-@pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
-def test_equal_rows_are_at_distance_zero(width, scale):
-    a = np.repeat(rows(0, n=4, d=width, scale=scale), 3, axis=0)
-    a = a - a.mean(0)
-    d2 = np.asarray(kernels.fast_squared_distances(a, a))
-    same = np.arange(12)[:, None] // 3 == np.arange(12)[None] // 3
-    assert not d2[same].any()
-    assert (d2[~same] > 0).all()
-    wide = a.astype(oracles.WIDE)
-    want = ((wide[:, None] - wide[None]) ** 2).sum(-1).astype(float)
-    np.testing.assert_allclose(d2, want, rtol=1e-5)
-
-
-@pytest.mark.parametrize("width", [3, 40])
-def test_a_nan_row_has_nan_distances(width):
-    a = rows(0, d=width)
-    a[2, 1] = np.nan
-    for distances in (kernels.squared_distances, kernels.fast_squared_distances):
-        d2 = np.asarray(distances(a, a))
-        assert np.isnan(d2[2]).all()
-        assert np.isnan(d2).sum() == 2 * len(a) - 1
-
-
 class TestMedianBandwidth:
     @pytest.mark.parametrize("n", [2, 3, 8, 9])
     def test_is_the_median_of_pairs(self, n):

@@ -7,14 +7,12 @@ rounding that is harmless elsewhere is divided by the ridge here.
 import jax.numpy as jnp
 from jax import Array, lax
 
+from privjax.distances import NARROW, by_differences, fast_squared_distances
 from privjax.kernels import (
-    NARROW,
     Kernel,
     accurate_expm1_negative,
-    by_differences,
     dot_slope,
     dot_value,
-    fast_squared_distances,
     radial_parts,
     radial_slope,
     split,

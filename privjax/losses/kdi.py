@@ -8,7 +8,8 @@ from jax import Array
 from jax.scipy.linalg import cho_solve
 from jax.typing import ArrayLike
 
-from privjax.kernels import Kernel, check_kernel, gaussian_mixture, normalise, resolve, safe_sqrt
+from privjax.distances import safe_sqrt
+from privjax.kernels import Kernel, check_kernel, gaussian_mixture, normalise, resolve
 from privjax.losses._gram import add, centred_kernel, exact_product, quadratic_gradient
 from privjax.losses._inputs import Rows, matrix, positive, rows
 from privjax.losses.mmd import centred

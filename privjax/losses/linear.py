@@ -5,7 +5,7 @@ import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 
-from privjax.kernels import safe_sqrt
+from privjax.distances import safe_sqrt
 from privjax.losses._inputs import Rows, floating, matrix, positive, rows, widen
 
 

@@ -7,15 +7,8 @@ import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 
-from privjax.kernels import (
-    Kernel,
-    by_differences,
-    check_kernel,
-    gaussian_mixture,
-    normalise,
-    resolve,
-    safe_sqrt,
-)
+from privjax.distances import by_differences, safe_sqrt
+from privjax.kernels import Kernel, check_kernel, gaussian_mixture, normalise, resolve
 from privjax.losses._inputs import Rows, labels, rows
 from privjax.pairwise import as_one, pair_sums
 

@@ -9,7 +9,8 @@ import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
-from privjax.kernels import Kernel, check_kernel, gaussian, safe_sqrt
+from privjax.distances import safe_sqrt
+from privjax.kernels import Kernel, check_kernel, gaussian
 from privjax.losses._inputs import Rows, labels, rows
 from privjax.pairwise import as_one
 

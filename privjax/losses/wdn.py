@@ -8,7 +8,7 @@ from jax import Array
 from jax.core import Tracer
 from jax.typing import ArrayLike
 
-from privjax.kernels import safe_sqrt
+from privjax.distances import safe_sqrt
 from privjax.losses._inputs import Rows, as_array, labels, not_negative, rows, widen
 
 Critic = Callable[[Array], Array]
