@@ -270,7 +270,7 @@ def _continuous(name: str, values: dict[str, np.ndarray]) -> Target:
             raise ValueError(f"{name} has no finite value among the {part} rows: leave it out.")
     lost = sum(int((~np.isfinite(v)).sum()) for v in reals.values())
     notes = [f"{lost} rows without a finite value are left out"] if lost else []
-    # Scores know no unit: in one near the largest value no square overflows or vanishes. Powers of two are exact.
+    # Scores know no unit: in one near the largest value no square overflows. Powers of two are exact.
     largest = np.abs(reals["train"][np.isfinite(reals["train"])]).max()
     exponent = int(np.frexp(largest)[1])
     with np.errstate(over="ignore"):
