@@ -41,7 +41,7 @@ Release = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 
 def releases(name: str, *, epochs: int) -> dict[str, Release]:
     """Released training and test rows of a data set, by what made them."""
-    data = datasets.load(name, validation=0.0, scale="standard" if name == "har" else "none")
+    data = datasets.load(name, validation=0.0)
     (x, y, s), test = data.part("train"), data.part("test")
     private = fit(x, y, s, objective="mmd", privacy_weight=4.0, num_epochs=epochs)
     width = min(50, x.shape[1])
