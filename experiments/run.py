@@ -27,7 +27,7 @@ from privjax import baselines, datasets
 from privjax.audit.pareto import mean_over_seeds
 from privjax.datasets import Dataset
 from privjax.files import exclusive, write_json
-from privjax.train import Schedule
+from privjax.train import Objective, Schedule
 
 SCHEMA = 2
 Row = dict[str, Any]
@@ -123,18 +123,13 @@ def load_data(config, method, seed: int) -> Dataset:
 
 def _swept_points(config, method, weights, seed, data, folder) -> tuple[list[Row], float]:
     """A member for each privacy weight, and its audit."""
-    settings = dict(method.get("objective_settings", {}))
-    if "kernel" in settings:
-        settings["kernel"] = make_kernel(settings["kernel"])
-    if "schedule" in settings:
-        settings["schedule"] = Schedule(**settings["schedule"])
     sweep_settings = dict(config.get("sweep", {})) | dict(method.get("sweep", {}))
     networks = make_networks(config, method, data)
     own = networks if networks.settings is None else None
     start = time.perf_counter()
     privjax.sweep(
         data,
-        objective=privjax.make_objective(method.objective, **settings),
+        objective=make_objective(method),
         privacy_weights=list(weights),
         seeds=[seed],
         networks=networks,
@@ -177,7 +172,7 @@ def _encoded_points(config, method, weights, seed, data, folder) -> tuple[list[R
             points.append(json.loads(path.read_text(encoding="utf-8")))
             continue
         start = time.perf_counter()
-        encoder = _ENCODERS[method.encoder](train, weight, seed, method)
+        encoder = ENCODERS[method.encoder](train, weight, seed, method)
         released = encoder(train.x), encoder(test.x)
         trained += time.perf_counter() - start
         row: Row = {"privacy_weight": weight}
@@ -202,7 +197,7 @@ def _encoded_points(config, method, weights, seed, data, folder) -> tuple[list[R
     return points, trained
 
 
-_ENCODERS = {
+ENCODERS = {
     "raw": lambda train, weight, seed, m: baselines.raw(),
     "pca": lambda train, weight, seed, m: baselines.pca(train.x, num_features=m.width),
     "random_projection": lambda train, weight, seed, m: baselines.random_projection(
@@ -297,10 +292,15 @@ def _free_projection(networks: privjax.Networks) -> privjax.Networks:
 _VARIANTS = {"linear_funnel": _linear_funnel, "free_projection": _free_projection}
 
 
-def make_kernel(spec: dict[str, Any]):
-    """A kernel from its name and settings."""
-    spec = dict(spec)
-    return getattr(privjax, spec.pop("name"))(**spec)
+def make_objective(method) -> Objective:
+    """The objective of a method, its kernel and its schedule made of their settings."""
+    settings = dict(method.get("objective_settings", {}))
+    if "kernel" in settings:
+        kernel = dict(settings["kernel"])
+        settings["kernel"] = getattr(privjax, kernel.pop("name"))(**kernel)
+    if "schedule" in settings:
+        settings["schedule"] = Schedule(**settings["schedule"])
+    return privjax.make_objective(method.objective, **settings)
 
 
 def _specification(config, method) -> dict[str, Any]:

@@ -1,14 +1,24 @@
 """Every config of the experiments, at its tiny size: it runs, keeps what it gave, and can be drawn."""
 
+import functools
 import importlib
 import json
 import sys
 from pathlib import Path
 
+import jax
+import ml_collections
 import pytest
+
+import privjax
+from privjax.train import prepare
+from privjax.train.loss import Batch, total_loss
 
 EXPERIMENTS = Path(__file__).parents[1] / "experiments"
 CONFIGS = sorted(p.stem for p in (EXPERIMENTS / "configs").glob("*.py") if p.stem != "common")
+
+KERNEL = {"name": "gaussian", "bandwidth": "wide"}
+SABOTAGED = ml_collections.ConfigDict({"objective": "mmd", "objective_settings": {"kernel": KERNEL}})
 
 
 @pytest.fixture
@@ -40,6 +50,35 @@ def _check_tiny(name, experiments, tmp_path):
     assert json.loads((results / f"{name}_tiny.json").read_text()) == content
     experiments("figures").draw(content, tmp_path / "figure.png")
     assert (tmp_path / "figure.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_every_method_can_be_built(name, experiments):
+    """All that is not run at the tiny size: its networks, its objective and one gradient fit together."""
+    run, config = experiments("run"), experiments(name).get_config()
+    tiny = experiments(name).get_config("tiny").data
+    data = privjax.datasets.load(**tiny)
+    key = jax.random.key(0)
+    for method in config.methods.values():
+        if "objective" not in method:
+            assert method.encoder in run.ENCODERS
+            continue
+        networks, objective = run.make_networks(config, method, data), run.make_objective(method)
+        rows, built = prepare(data.x[:40], data.y[:40], data.s[:40], objective=objective, networks=networks)
+        params = jax.eval_shape(networks.init, key)
+
+        def gradient(params, constants, networks=networks, objective=objective, rows=rows, built=built):
+            loss = functools.partial(
+                total_loss, networks=networks, objective=objective, task=built.task, privacy_weight=1.0
+            )
+            batch = Batch(rows.x, rows.y, rows.p, None)
+            return jax.grad(loss, has_aux=True)(params, batch, key=key, constants=constants)[0]
+
+        width = jax.eval_shape(networks.private, params, rows.x).shape[1]
+        constants = objective.draw and jax.eval_shape(lambda: objective.draw(key, width))  # noqa: B023
+        assert jax.tree.structure(jax.eval_shape(gradient, params, constants)) == jax.tree.structure(params)
+    with pytest.raises(TypeError, match="bandwidth"):
+        run.make_objective(SABOTAGED)
 
 
 def test_what_is_done_is_not_done_again(experiments, tmp_path):

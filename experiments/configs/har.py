@@ -35,4 +35,4 @@ def get_config(size: str = "full"):
     )
     for objective in ("wdn", "lsdn", "rff_mmd"):
         config.methods[objective] = trained(objective, panels=(OBJECTIVES,))
-    return smaller(config, size, TINY_SENSORS, only=("raw", "duca_mmd", "mmd"), **TINY_NN)
+    return smaller(config, size, TINY_SENSORS, only=("raw", "mmd"), **TINY_NN)
