@@ -25,7 +25,8 @@ PANELS = {"methods": "Methods", "objectives": "Privacy objectives"}
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#7F3C8D", "#444444")
 MARKERS = "osD^vPX*"
 HEADLINES = {"har": "HAR", "hapt": "HAPT frames", "yaleb": "YaleB", "cmu_faces": "CMU faces"}
-DEPTH = 0.3  # of the utility that is drawn: a collapsed run would flatten all others
+TICKS = (0.01, 0.02, 0.03, 0.04, 0.06, 0.08, 0.1, 0.15, 0.2, 0.3, 0.4, 0.6, 0.8, 1.0)
+DEPTH = 0.2  # of the utility that is drawn: a collapsed run would flatten all others
 BEGIN, END = "<!-- made by make figures -->", "<!-- end -->"
 
 
@@ -87,6 +88,12 @@ def draw(content: dict, path: pathlib.Path) -> None:
                 zorder=5,
             )
         axis.set_title(PANELS[panel] if len(panels) > 1 else content["title"])
+        if majority:  # the private end, where curves differ, is a small part of the whole
+            axis.set_xscale("log")
+            low, high = axis.get_xlim()
+            ticks = [t for t in TICKS if low <= t <= high]
+            axis.set_xticks(ticks, [f"{t:g}" for t in ticks])
+            axis.set_xticks([], minor=True)
         axis.set_xlabel("what attackers learn of s (test accuracy)" if majority else "attackers' R²")
         axis.grid(alpha=0.3)
         axis.legend(fontsize=7, loc="lower right")
