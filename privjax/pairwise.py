@@ -33,7 +33,7 @@ from privjax.kernels import (
     wants_fine,
 )
 
-BLOCK = 768  # rows of a block: few turns of the loop, and a block row still near the cache
+BLOCK = 576  # rows of a block: few turns of the loop, few pairs met twice, a block row near the cache
 COLUMNS = 8192  # columns of a block row at most: bounds memory for any n
 
 
