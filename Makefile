@@ -9,7 +9,7 @@ demo: .venv/.demo
 	$(BIN)/python experiments/demo.py
 
 test: .venv/.dev
-	PRIVJAX_SMALL=1 $(BIN)/python -m pytest -n $(WORKERS) --nbmake --nbmake-timeout=900
+	PRIVJAX_SMALL=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --nbmake --nbmake-timeout=900
 
 lint: .venv/.dev
 	$(BIN)/ruff check .
