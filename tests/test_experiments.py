@@ -26,7 +26,7 @@ def experiments(monkeypatch):
     for folder in (EXPERIMENTS, EXPERIMENTS / "configs"):
         monkeypatch.syspath_prepend(str(folder))
     yield importlib.import_module
-    for name in ("run", "figures", "claims", "common", *CONFIGS):
+    for name in ("run", "points", "figures", "claims", "common", *CONFIGS):
         sys.modules.pop(name, None)
 
 
@@ -55,15 +55,15 @@ def _check_tiny(name, experiments, tmp_path):
 @pytest.mark.parametrize("name", CONFIGS)
 def test_every_method_can_be_built(name, experiments):
     """All that is not run at the tiny size: its networks, its objective and one gradient fit together."""
-    run, config = experiments("run"), experiments(name).get_config()
+    points, config = experiments("points"), experiments(name).get_config()
     tiny = experiments(name).get_config("tiny").data
     data = privjax.datasets.load(**tiny)
     key = jax.random.key(0)
     for method in config.methods.values():
         if "objective" not in method:
-            assert method.encoder in run.ENCODERS
+            assert method.encoder in points.ENCODERS
             continue
-        networks, objective = run.make_networks(config, method, data), run.make_objective(method)
+        networks, objective = points.make_networks(config, method, data), points.make_objective(method)
         rows, built = prepare(data.x[:40], data.y[:40], data.s[:40], objective=objective, networks=networks)
         params = jax.eval_shape(networks.init, key)
 
@@ -78,7 +78,7 @@ def test_every_method_can_be_built(name, experiments):
         constants = objective.draw and jax.eval_shape(lambda: objective.draw(key, width))  # noqa: B023
         assert jax.tree.structure(jax.eval_shape(gradient, params, constants)) == jax.tree.structure(params)
     with pytest.raises(TypeError, match="bandwidth"):
-        run.make_objective(SABOTAGED)
+        points.make_objective(SABOTAGED)
 
 
 def test_what_is_done_is_not_done_again(experiments, tmp_path):
