@@ -52,7 +52,13 @@ def draw(content: dict, path: pathlib.Path) -> None:
     rows = list(summary(content))
     panels = [p for p in PANELS if any(p in entry["panels"] for entry in content["methods"].values())]
     figure, axes = plt.subplots(
-        1, len(panels), figsize=(6.2 * len(panels), 4.8), squeeze=False, sharey=True, layout="constrained"
+        1,
+        len(panels),
+        figsize=(6.2 * len(panels), 4.8),
+        squeeze=False,
+        sharex=True,
+        sharey=True,
+        layout="constrained",
     )
     floor = [row["label_alone"] for row in rows if row["label_alone"] is not None]
     majority = [row["majority"] for row in rows if row["majority"] is not None]
@@ -67,8 +73,9 @@ def draw(content: dict, path: pathlib.Path) -> None:
             own.sort(key=lambda row: row["adversary"])
             below += sum(row["utility"] < best - DEPTH for row in own)
             _curve(axis, own, COLOURS[number % len(COLOURS)], MARKERS[number % len(MARKERS)], entry["label"])
+        bottom, top = axis.get_ylim()  # an interval of few splits may reach beyond what there is
+        axis.set_ylim(max(bottom, best - DEPTH), min(top, best + 0.05 * DEPTH))
         if below:
-            axis.set_ylim(best - DEPTH, best + 0.05 * DEPTH)
             told = f"{below} point{'s' * (below > 1)} with less utility below"
             axis.text(0.02, 0.02, told, transform=axis.transAxes, fontsize=7)
         if majority:

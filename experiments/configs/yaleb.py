@@ -1,13 +1,16 @@
 """YaleB, convolutional mappings: the group of people is the utility, the person is private.
 
-python experiments/main.py --config=experiments/configs/yaleb.py --config.seeds=2
+    python experiments/main.py --config=experiments/configs/yaleb.py --config.seeds=2
+
+About four and a half minutes a member of SCNN on two cores. On one split SCNN-MMD keeps the group at 0.934 with
+the strongest of nine attackers naming the person at 0.311 (weight 1; the group alone gives 0.101).
 """
 
 from common import METHODS, OBJECTIVES, TINY_FACES, TINY_LAYERS, encoder, experiment, smaller, trained
 
 # A member of SCNN takes minutes on two cores: the part of the paper's ranges in which the curves bend.
 WEIGHTS = {
-    "mmd": (2.0**-10, 1.0, 2.0, 4.0, 8.0),
+    "mmd": (2.0**-10, 0.25, 1.0, 4.0, 8.0),
     "kdi": (2.0**-10, 2.0**-8, 2.0**-6, 2.0**-4),
     "wdn": (1.0, 4.0, 16.0, 64.0),
     "lsdn": (4.0, 16.0, 64.0, 2.0**8),
