@@ -51,14 +51,9 @@ def draw(content: dict, path: pathlib.Path) -> None:
     """One figure: a panel for each kind of comparison that the experiment has."""
     rows = list(summary(content))
     panels = [p for p in PANELS if any(p in entry["panels"] for entry in content["methods"].values())]
+    size = (6.2 * len(panels), 4.8)
     figure, axes = plt.subplots(
-        1,
-        len(panels),
-        figsize=(6.2 * len(panels), 4.8),
-        squeeze=False,
-        sharex=True,
-        sharey=True,
-        layout="constrained",
+        1, len(panels), figsize=size, squeeze=False, sharex=True, sharey=True, layout="constrained"
     )
     floor = [row["label_alone"] for row in rows if row["label_alone"] is not None]
     majority = [row["majority"] for row in rows if row["majority"] is not None]
@@ -73,8 +68,6 @@ def draw(content: dict, path: pathlib.Path) -> None:
             own.sort(key=lambda row: row["adversary"])
             below += sum(row["utility"] < best - DEPTH for row in own)
             _curve(axis, own, COLOURS[number % len(COLOURS)], MARKERS[number % len(MARKERS)], entry["label"])
-        bottom, top = axis.get_ylim()  # an interval of few splits may reach beyond what there is
-        axis.set_ylim(max(bottom, best - DEPTH), min(top, best + 0.05 * DEPTH))
         if below:
             told = f"{below} point{'s' * (below > 1)} with less utility below"
             axis.text(0.02, 0.02, told, transform=axis.transAxes, fontsize=7)
@@ -95,16 +88,21 @@ def draw(content: dict, path: pathlib.Path) -> None:
                 zorder=5,
             )
         axis.set_title(PANELS[panel] if len(panels) > 1 else content["title"])
-        if majority:  # the private end, where curves differ, is a small part of the whole
-            axis.set_xscale("log")
-            low, high = axis.get_xlim()
-            ticks = [t for t in TICKS if low <= t <= high]
-            axis.set_xticks(ticks, [f"{t:g}" for t in ticks])
-            axis.set_xticks([], minor=True)
         axis.set_xlabel("what attackers learn of s (test accuracy)" if majority else "attackers' R²")
         axis.grid(alpha=0.3)
         axis.legend(fontsize=7, loc="lower right")
-    axes[0][0].set_ylabel("utility (test accuracy)" if majority else "utility (R²)")
+    axis = axes[0][0]  # whose limits are those of all
+    shown = [row["utility"] for row in rows if None not in _place(row) and row["utility"] >= best - DEPTH]
+    margin = 0.06 * max(best - min(shown, default=best), 0.02)
+    # From the points alone: an interval of few splits may reach beyond what there is.
+    axis.set_ylim(min(shown, default=best) - margin, best + margin)
+    if majority:  # the private end, where curves differ, is a small part of the whole
+        axis.set_xscale("log")
+        low, high = axis.get_xlim()
+        ticks = [t for t in TICKS if low <= t <= high]
+        axis.set_xticks(ticks, [f"{t:g}" for t in ticks])
+        axis.set_xticks([], minor=True)
+    axis.set_ylabel("utility (test accuracy)" if majority else "utility (R²)")
     if len(panels) > 1:
         figure.suptitle(f"{content['title']} ({_splits(rows)})")
     figure.savefig(path, dpi=130, metadata={"Software": None})

@@ -2,8 +2,8 @@
 
     python experiments/main.py --config=experiments/configs/yaleb.py --config.seeds=2
 
-About four and a half minutes a member of SCNN on two cores. On one split SCNN-MMD keeps the group at 0.934 with
-the strongest of nine attackers naming the person at 0.311 (weight 1; the group alone gives 0.101).
+About four and a half minutes a member of SCNN on two cores. On one split SCNN-MMD keeps the group at 0.934
+with the strongest of nine attackers naming the person at 0.311 (weight 1; the group alone gives 0.101).
 """
 
 from common import METHODS, OBJECTIVES, TINY_FACES, TINY_LAYERS, encoder, experiment, smaller, trained
