@@ -22,8 +22,21 @@ import claims  # noqa: E402
 from run import summary  # noqa: E402
 
 PANELS = {"methods": "Methods", "objectives": "Privacy objectives"}
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#7F3C8D", "#444444")
-MARKERS = "osD^vPX*"
+COLOURS = (
+    "#0072B2",
+    "#D55E00",
+    "#009E73",
+    "#CC79A7",
+    "#56B4E9",
+    "#E69F00",
+    "#7F3C8D",
+    "#444444",
+    "#8C564B",
+    "#7A9A01",
+    "#00868B",
+    "#B0413E",
+)
+MARKERS = "osD^vPX*<>hp"
 HEADLINES = {"har": "HAR", "hapt": "HAPT frames", "yaleb": "YaleB", "cmu_faces": "CMU faces"}
 TICKS = (0.01, 0.02, 0.03, 0.04, 0.06, 0.08, 0.1, 0.15, 0.2, 0.3, 0.4, 0.6, 0.8, 1.0)
 DEPTH = 0.2  # of the utility that is drawn: a collapsed run would flatten all others
