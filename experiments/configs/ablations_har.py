@@ -36,4 +36,4 @@ def get_config(size: str = "full"):
     methods.linear_critic = trained(
         "wdn", label="NN-WDN, linear discriminator", replace={"discriminator_widths": ()}, **own
     )
-    return smaller(config, size, TINY_SENSORS, only=("polynomial",), **TINY_NN)
+    return smaller(config, size, TINY_SENSORS, only=("mmd",), **TINY_NN)

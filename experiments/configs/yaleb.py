@@ -25,7 +25,7 @@ def get_config(size: str = "full"):
     return faces("yaleb", "YaleB: group against person", size)
 
 
-def faces(name: str, title: str, size: str, only: tuple[str, ...] = ("raw", "cnn_mmd", "mmd")):
+def faces(name: str, title: str, size: str, only: tuple[str, ...] = ("raw", "mmd")):
     """NN, CNN and SCNN with MMD, then SCNN with the other objectives; funnel 50, public sphere 1024.
 
     Args:
