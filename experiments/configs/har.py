@@ -24,8 +24,8 @@ def get_config(size: str = "full"):
     # KDI on the features as published, within [-1, 1]: its ridge of 1e-4 is fixed, so the scale of z
     # matters more to it than to MMD, and it hides more there.
     config.methods.kdi = trained("kdi", panels=(OBJECTIVES,), data={"scale": "none"})
-    # Beyond the paper: a hidden layer of 200 on the device, four times the multiplications of a linear map,
-    # and a weight that grows over the first epochs, as from the start it leaves no unit of z alive.
+    # Beyond the paper: a hidden layer of 200 on the device, over four times the work of a linear map,
+    # and a weight that grows over the first epochs: a large one from the start left no unit of z alive.
     config.methods.deep_mmd = trained(
         "mmd",
         label="NN-MMD, two layers",
