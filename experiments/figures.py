@@ -2,9 +2,9 @@
 
     make figures
 
-Utility against what an attacker learns, one panel of methods and one of objectives, with 95 % intervals over
-splits where there are several. Solid: the largest of the paper's four attackers. Hollow: the strongest of all
-nine.
+Utility against what an attacker learns: a panel of methods, one of objectives, one of methods with a part
+changed, with 95 % intervals over splits where there are several. Solid: the largest of the paper's four
+attackers. Hollow: the strongest of all nine.
 """
 
 import json
@@ -21,7 +21,7 @@ sys.path.insert(0, str(HERE))
 import claims  # noqa: E402
 from run import summary  # noqa: E402
 
-PANELS = {"methods": "Methods", "objectives": "Privacy objectives"}
+PANELS = {"methods": "Methods", "objectives": "Privacy objectives", "parts": "One part changed"}
 COLOURS = (
     "#0072B2",
     "#D55E00",
@@ -73,7 +73,7 @@ def draw(content: dict, path: pathlib.Path) -> None:
     best = max((row["utility"] for row in rows if row["utility"] is not None), default=1.0)
     for axis, panel in zip(axes[0], panels, strict=True):
         below = 0
-        # The same colour in both panels.
+        # The same colour in every panel.
         for number, entry in enumerate(content["methods"].values()):
             if panel not in entry["panels"]:
                 continue
@@ -171,14 +171,17 @@ def table(content: dict) -> str:
         lines.append(f"| {' | '.join(cells)} |")
     cost = [
         "",
-        "| method | splits | minutes of training | minutes in all | peak memory, MB |",
-        "|---|---|---|---|---|",
+        "| method | splits | points | minutes of training | minutes in all | cores | peak memory, MB |",
+        "|---|---|---|---|---|---|---|",
     ]
     for entry in content["methods"].values():
         runs = entry["runs"].values()
+        points = sum(len(done["points"]) for done in runs)
+        cores = " or ".join(sorted({done["machine"].split()[0] for done in runs}))
         minutes = [sum(done["seconds"][kind] for done in runs) / 60 for kind in ("training", "all")]
         peak = max((done["peak_megabytes"] or 0 for done in runs), default=0)
-        cost.append(f"| {entry['label']} | {len(runs)} | {minutes[0]:.1f} | {minutes[1]:.1f} | {peak} |")
+        cells = [entry["label"], len(runs), points, *(f"{m:.1f}" for m in minutes), cores, peak]
+        cost.append(f"| {' | '.join(map(str, cells))} |")
     return "\n".join(lines + cost)
 
 

@@ -104,8 +104,13 @@ def _run_method(config, method, weights: list[float], seed: int, folder: pathlib
         "seconds": {"training": round(trained, 1), "all": round(time.perf_counter() - start, 1)},
         "peak_megabytes": peak,
         "versions": {"privjax": privjax.__version__, "jax": jax.__version__},
-        "machine": f"{os.cpu_count()} cores, {platform.machine()}, {jax.default_backend()}",
+        "machine": f"{_cores()} cores, {platform.machine()}, {jax.default_backend()}",
     }
+
+
+def _cores() -> int:
+    """Cores that this process may use, which a command such as taskset limits."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _specification(config, method) -> dict[str, Any]:

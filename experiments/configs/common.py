@@ -14,7 +14,7 @@ LSDN = (2.0**-4, 4.0, 64.0, 2.0**12)
 WEIGHTS = {"mmd": MMD, "rff_mmd": MMD, "wdn": WDN, "kdi": KDI, "lsdn": LSDN}
 NAMES = {"mmd": "MMD", "rff_mmd": "(RF)MMD", "wdn": "WDN", "kdi": "KDI", "lsdn": "LSDN"}
 
-METHODS, OBJECTIVES = "methods", "objectives"  # the two panels of a figure
+METHODS, OBJECTIVES, PARTS = "methods", "objectives", "parts"  # the panels of a figure
 
 # What tiny versions run on: the same everywhere, so that they share compiled programs.
 TINY_SENSORS: dict[str, Any] = {"name": "simulated_sensors", "rows": 300, "users": 5}

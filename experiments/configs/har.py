@@ -7,7 +7,19 @@ the strongest of nine attackers names the user at 0.062 with the activity kept a
 4), at 0.064 with 0.983 (NN-KDI, 2^-9), at 0.065 with 0.977 (NN-MMD, 4); the largest user is 0.040.
 """
 
-from common import METHODS, OBJECTIVES, TINY_NN, TINY_SENSORS, experiment, linear_baselines, smaller, trained
+from typing import Any
+
+from common import (
+    METHODS,
+    OBJECTIVES,
+    PARTS,
+    TINY_NN,
+    TINY_SENSORS,
+    experiment,
+    linear_baselines,
+    smaller,
+    trained,
+)
 
 
 def get_config(size: str = "full"):
@@ -20,7 +32,7 @@ def get_config(size: str = "full"):
     )
     for name, method in linear_baselines(50).items():
         config.methods[name] = method
-    config.methods.mmd = trained("mmd", panels=(METHODS, OBJECTIVES))
+    config.methods.mmd = trained("mmd", panels=(METHODS, OBJECTIVES, PARTS))
     # KDI on the features as published, within [-1, 1]: its ridge of 1e-4 is fixed, so the scale of z
     # matters more to it than to MMD, and it hides more there.
     config.methods.kdi = trained("kdi", panels=(OBJECTIVES,), data={"scale": "none"})
@@ -34,6 +46,30 @@ def get_config(size: str = "full"):
         replace={"private_widths": (200, 50)},
         objective_settings={"schedule": {"warmup": 100}},
     )
-    for objective in ("wdn", "lsdn", "rff_mmd"):
+    config.methods.wdn = trained("wdn", panels=(OBJECTIVES, PARTS))
+    for objective in ("lsdn", "rff_mmd"):
         config.methods[objective] = trained(objective, panels=(OBJECTIVES,))
+    config.methods.update(parts())
     return smaller(config, size, TINY_SENSORS, only=("raw", "mmd"), **TINY_NN)
+
+
+def parts() -> dict[str, Any]:
+    """MMD and WDN with one thing changed: the kernel, the funnel, the batch, the critic."""
+    changed = {
+        # 1 / width of z
+        "polynomial": ("4th-order polynomial", {"kernel": {"name": "polynomial", "order": 4, "gamma": 0.02}}),
+        "gaussian": ("one Gaussian", {"kernel": {"name": "gaussian", "bandwidth": 4.0}}),
+    }
+    own: dict[str, Any] = {"weights": (1.0, 4.0, 16.0), "panels": (PARTS,)}
+    methods = {
+        name: trained("mmd", label=f"NN-MMD, {label}", objective_settings=settings, **own)
+        for name, (label, settings) in changed.items()
+    }
+    methods["no_relu"] = trained("mmd", label="NN-MMD, no ReLU", variant="linear_funnel", **own)
+    # Memory is linear in the rows; as many epochs as with batches of 500, so fewer steps.
+    for name, label, rows in (("rows_2000", "batches of 2000", 2000), ("all_rows", "all rows", 10_299)):
+        methods[name] = trained("mmd", label=f"NN-MMD, {label}", sweep={"batch_size": rows}, **own)
+    methods["linear_critic"] = trained(
+        "wdn", label="NN-WDN, linear discriminator", replace={"discriminator_widths": ()}, **own
+    )
+    return methods
