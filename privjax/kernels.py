@@ -176,11 +176,33 @@ def median_bandwidth(
     z = jnp.where(counted[:, None], z[picked], 0)
     pair = (place[:, None] < place[None, :]) & counted[:, None] & counted[None, :]
     distance = jnp.sqrt(squared_distances(z, z))
-    # NaN marks what is no pair; a NaN of the data itself must come through.
-    median = jnp.nanmedian(jnp.where(pair, distance, jnp.nan))
-    median = jnp.where(pair.any(), jnp.maximum(median, floor), floor)
+    median = jnp.where(pair.any(), jnp.maximum(_median(distance, pair), floor), floor)
+    # A NaN of the data itself must come through.
     broken = jnp.isnan(jnp.where(pair, distance, 0)).any()
     return jax.lax.stop_gradient(jnp.where(broken, jnp.nan, median).astype(z.dtype))
+
+
+def _median(values: Array, counted: Array) -> Array:
+    """Median of those values that are counted, none of which is negative; no number of use when there are none.
+
+    By bisection of their bits, which are ordered as the values are: exact, and on a CPU many times faster
+    than to sort half a million pairs.
+    """
+    integer = jnp.int32 if values.dtype.itemsize == 4 else jnp.int64
+    bits = jnp.where(counted, jax.lax.bitcast_convert_type(values, integer), jnp.iinfo(integer).max)
+    total = counted.sum()
+    ranks = jnp.stack([(total - 1) // 2, total // 2])  # the two in the middle, or the same twice
+
+    def halve(_, bounds):
+        low, high = bounds
+        middle = low + (high - low) // 2
+        enough = (bits[None] <= middle[:, None, None]).sum((1, 2)) > ranks
+        return jnp.where(enough, low, middle + 1), jnp.where(enough, middle, high)
+
+    infinite = jax.lax.bitcast_convert_type(jnp.array(jnp.inf, values.dtype), integer)
+    start = jnp.zeros(2, integer), jnp.full(2, infinite)
+    _, found = jax.lax.fori_loop(0, 8 * values.dtype.itemsize - 1, halve, start)
+    return (jax.lax.bitcast_convert_type(found, values.dtype) / 2).sum()
 
 
 def resolve(kernel: Kernel, z: Array, weights: Array | None = None) -> Kernel:
