@@ -10,6 +10,7 @@ the strongest of nine attackers names the user at 0.062 with the activity kept a
 from typing import Any
 
 from common import (
+    LONG,
     METHODS,
     OBJECTIVES,
     PARTS,
@@ -58,9 +59,9 @@ def get_config(size: str = "full"):
         replace={"private_widths": (200, 10)},
         objective_settings={"schedule": {"warmup": 100}, "kernel": SCALE_FREE},
     )
-    config.methods.wdn = trained("wdn", panels=(OBJECTIVES, PARTS))
-    for objective in ("lsdn", "rff_mmd"):
-        config.methods[objective] = trained(objective, panels=(OBJECTIVES,))
+    config.methods.rff_mmd = trained("rff_mmd", panels=(OBJECTIVES,))
+    config.methods.wdn = trained("wdn", panels=(OBJECTIVES, PARTS), objective_settings=LONG)
+    config.methods.lsdn = trained("lsdn", panels=(OBJECTIVES,), objective_settings=LONG)
     config.methods.update(parts())
     return smaller(config, size, TINY_SENSORS, only=("raw", "mmd"), **TINY_NN)
 
@@ -82,6 +83,12 @@ def parts() -> dict[str, Any]:
     for name, label, rows in (("rows_2000", "batches of 2000", 2000), ("all_rows", "all rows", 10_299)):
         methods[name] = trained("mmd", label=f"NN-MMD, {label}", sweep={"batch_size": rows}, **own)
     methods["linear_critic"] = trained(
-        "wdn", label="NN-WDN, linear discriminator", replace={"discriminator_widths": ()}, **own
+        "wdn",
+        label="NN-WDN, linear discriminator",
+        replace={"discriminator_widths": ()},
+        objective_settings=LONG,
+        **own,
     )
+    methods["wdn_250"] = trained("wdn", label="NN-WDN, 250 epochs", **own)
+    methods["lsdn_250"] = trained("lsdn", label="NN-LSDN, 250 epochs", **own)
     return methods
