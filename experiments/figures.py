@@ -71,16 +71,18 @@ def draw(content: dict, path: pathlib.Path) -> None:
     floor = [row["label_alone"] for row in rows if row["label_alone"] is not None]
     majority = [row["majority"] for row in rows if row["majority"] is not None]
     best = max((row["utility"] for row in rows if row["utility"] is not None), default=1.0)
+    # Methods of several panels come first, and have the same colour in each.
+    shared = [entry["label"] for entry in content["methods"].values() if len(entry["panels"]) > 1]
     for axis, panel in zip(axes[0], panels, strict=True):
         below = 0
-        # The same colour in every panel.
-        for number, entry in enumerate(content["methods"].values()):
-            if panel not in entry["panels"]:
-                continue
-            own = [row for row in rows if row["method"] == entry["label"] and None not in _place(row)]
-            own.sort(key=lambda row: row["adversary"])
-            below += sum(row["utility"] < best - DEPTH for row in own)
-            _curve(axis, own, COLOURS[number % len(COLOURS)], MARKERS[number % len(MARKERS)], entry["label"])
+        entries = [entry for entry in content["methods"].values() if panel in entry["panels"]]
+        own = [entry["label"] for entry in entries if entry["panels"] == [panel]]
+        for entry in entries:
+            number = (shared + own).index(entry["label"])
+            points = [row for row in rows if row["method"] == entry["label"] and None not in _place(row)]
+            points.sort(key=lambda row: row["adversary"])
+            below += sum(row["utility"] < best - DEPTH for row in points)
+            _curve(axis, points, COLOURS[number % len(COLOURS)], MARKERS[number % len(MARKERS)], entry["label"])
         if below:
             told = f"{below} point{'s' * (below > 1)} with less utility below"
             axis.text(0.02, 0.02, told, transform=axis.transAxes, fontsize=7)

@@ -65,8 +65,9 @@ def run(
                 content = _read(results, config)
                 entry = _entry(content, name, method, spec)
                 entry["runs"][str(seed)] = _joined(entry["runs"].get(str(seed)), made)
-                content["methods"][name] = entry
-                _write(results, content)
+                methods = content["methods"] | {name: entry}
+                order = dict.fromkeys([*config.methods, *methods])  # that of the config, then any other
+                _write(results, content | {"methods": {k: methods[k] for k in order if k in methods}})
             say("\n".join(f"    {_line(row)}" for row in made["points"]))
     return _read(results, config)
 
