@@ -82,7 +82,9 @@ def draw(content: dict, path: pathlib.Path) -> None:
             points = [row for row in rows if row["method"] == entry["label"] and None not in _place(row)]
             points.sort(key=lambda row: row["adversary"])
             below += sum(row["utility"] < best - DEPTH for row in points)
-            _curve(axis, points, COLOURS[number % len(COLOURS)], MARKERS[number % len(MARKERS)], entry["label"])
+            _curve(
+                axis, points, COLOURS[number % len(COLOURS)], MARKERS[number % len(MARKERS)], entry["label"]
+            )
         if below:
             told = f"{below} point{'s' * (below > 1)} with less utility below"
             axis.text(0.02, 0.02, told, transform=axis.transAxes, fontsize=7)
