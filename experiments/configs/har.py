@@ -72,6 +72,7 @@ def parts() -> dict[str, Any]:
         # 1 / width of z
         "polynomial": ("4th-order polynomial", {"kernel": {"name": "polynomial", "order": 4, "gamma": 0.02}}),
         "gaussian": ("one Gaussian", {"kernel": {"name": "gaussian", "bandwidth": 4.0}}),
+        "scale_free_linear": ("scale-free", {"kernel": SCALE_FREE}),
     }
     own: dict[str, Any] = {"weights": (1.0, 4.0, 16.0), "panels": (PARTS,)}
     methods = {
