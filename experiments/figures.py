@@ -10,6 +10,7 @@ attackers. Hollow: the strongest of all nine.
 import json
 import pathlib
 import sys
+from collections.abc import Iterator, Sequence
 
 import matplotlib
 
@@ -22,6 +23,7 @@ import claims  # noqa: E402
 from run import summary  # noqa: E402
 
 PANELS = {"methods": "Methods", "objectives": "Privacy objectives", "parts": "One part changed"}
+FIGURES = {"": ("methods", "objectives"), "_parts": ("parts",)}  # the panels of each, by the end of its name
 COLOURS = (
     "#0072B2",
     "#D55E00",
@@ -46,10 +48,11 @@ BEGIN, END = "<!-- made by make figures -->", "<!-- end -->"
 def main() -> None:
     """Draws what is in the folder of results, or in the one named."""
     folder = pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else HERE / "results"
-    results = {p.stem: json.loads(p.read_text(encoding="utf-8")) for p in sorted(folder.glob("*.json"))}
-    for name, content in results.items():
-        draw(content, folder / f"{name}.png")
-        print(f"drew {name}.png")
+    results = read(folder)
+    for content in results.values():
+        for figure, panels in figures(content):
+            draw(content, folder / figure, panels)
+            print(f"drew {figure}")
     title = "# What the runs gave\n\nMade by `make figures` from the JSON files beside it."
     parts = [title, claims.table(results), *map(table, results.values())]
     (folder / "README.md").write_text("\n\n".join(parts) + "\n", encoding="utf-8")
@@ -60,10 +63,34 @@ def main() -> None:
         readme.write_text(f"{before}{BEGIN}\n{headline(results)}\n{END}{after}", encoding="utf-8")
 
 
-def draw(content: dict, path: pathlib.Path) -> None:
-    """One figure: a panel for each kind of comparison that the experiment has."""
-    rows = list(summary(content))
-    panels = [p for p in PANELS if any(p in entry["panels"] for entry in content["methods"].values())]
+def read(folder: pathlib.Path) -> dict[str, dict]:
+    """The results of a folder by the names of their files."""
+    paths = sorted(folder.glob("*.json"))
+    return {path.stem: _by_leakage(json.loads(path.read_text(encoding="utf-8"))) for path in paths}
+
+
+def _by_leakage(content: dict) -> dict:
+    """The same results, methods in the order of what they hide."""
+    least: dict[str, float] = {}
+    for row in summary(content):
+        if row["strongest"] is not None:
+            least[row["method"]] = min(row["strongest"], least.get(row["method"], 1.0))
+    methods = sorted(content["methods"].items(), key=lambda item: least.get(item[1]["label"], 1.0))
+    return content | {"methods": dict(methods)}
+
+
+def figures(content: dict) -> Iterator[tuple[str, list[str]]]:
+    """Names of an experiment's pictures, with the panels that it has for each."""
+    held = {panel for entry in content["methods"].values() for panel in entry["panels"]}
+    for end, panels in FIGURES.items():
+        if own := [panel for panel in panels if panel in held]:
+            yield f"{content['name']}{end}.png", own
+
+
+def draw(content: dict, path: pathlib.Path, panels: Sequence[str]) -> None:
+    """One figure: a panel for each kind of comparison."""
+    labels = [e["label"] for e in content["methods"].values() if set(panels) & set(e["panels"])]
+    rows = [row for row in summary(content) if row["method"] in labels]
     size = (6.2 * len(panels), 4.8)
     figure, axes = plt.subplots(
         1, len(panels), figsize=size, squeeze=False, sharex=True, sharey=True, layout="constrained"
@@ -88,23 +115,8 @@ def draw(content: dict, path: pathlib.Path) -> None:
         if below:
             told = f"{below} point{'s' * (below > 1)} with less utility below"
             axis.text(0.02, 0.02, told, transform=axis.transAxes, fontsize=7)
-        if majority:
-            axis.axvline(max(majority), color="0.5", linestyle=":", linewidth=1, label="largest class of s")
-        if floor:
-            axis.axvline(max(floor), color="0.5", linestyle="--", linewidth=1, label="what y alone says of s")
-            # Nobody does worse than naming the largest class, or than what y gives away.
-            axis.plot(
-                max(floor + majority),
-                best,
-                marker="*",
-                markersize=15,
-                color="gold",
-                markeredgecolor="k",
-                linestyle="none",
-                label="ideal",
-                zorder=5,
-            )
-        axis.set_title(PANELS[panel] if len(panels) > 1 else content["title"])
+        _mark_limits(axis, floor, majority, best)
+        axis.set_title(PANELS[panel])
         axis.set_xlabel("what attackers learn of s (test accuracy)" if majority else "attackers' R²")
         axis.grid(alpha=0.3)
         axis.legend(fontsize=7, loc="lower right")
@@ -115,15 +127,27 @@ def draw(content: dict, path: pathlib.Path) -> None:
     axis.set_ylim(min(shown, default=best) - margin, best + margin)
     if majority:  # the private end, where curves differ, is a small part of the whole
         axis.set_xscale("log")
-        low, high = axis.get_xlim()
+        leaks = [row[name] for row in rows if None not in _place(row) for name in ("adversary", "strongest")]
+        low, high = 0.8 * min(leaks + majority), 1.15 * max(leaks + majority)
+        axis.set_xlim(low, high)
         ticks = [t for t in TICKS if low <= t <= high]
         axis.set_xticks(ticks, [f"{t:g}" for t in ticks])
         axis.set_xticks([], minor=True)
     axis.set_ylabel("utility (test accuracy)" if majority else "utility (R²)")
-    if len(panels) > 1:
-        figure.suptitle(f"{content['title']} ({_splits(rows)})")
+    figure.suptitle(f"{content['title']} ({_splits(rows)})")
     figure.savefig(path, dpi=130, metadata={"Software": None})
     plt.close(figure)
+
+
+def _mark_limits(axis, floor: list[float], majority: list[float], best: float) -> None:
+    """Lines at what can be had without z, and the corner where nothing better can be."""
+    if majority:
+        axis.axvline(max(majority), color="0.5", linestyle=":", linewidth=1, label="largest class of s")
+    if floor:
+        axis.axvline(max(floor), color="0.5", linestyle="--", linewidth=1, label="what y alone says of s")
+        # Nobody does worse than naming the largest class, or than what y gives away.
+        axis.plot(max(floor + majority), best, marker="*", markersize=15, color="gold",
+                  markeredgecolor="k", linestyle="none", label="ideal", zorder=5)  # fmt: skip
 
 
 def _place(row: dict) -> tuple:
@@ -163,8 +187,7 @@ def table(content: dict) -> str:
     lines = [
         f"## {content['title']}",
         "",
-        f"![{content['title']}]({content['name']}.png)",
-        "",
+        *(f"![{content['title']}]({figure})\n" for figure, _ in figures(content)),
         "| method | weight | splits | utility | the paper's four | strongest of all | y alone |",
         "|---|---|---|---|---|---|---|",
     ]

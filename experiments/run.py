@@ -52,23 +52,25 @@ def run(
         for name, method in config.methods.items():
             if only and name not in only:
                 continue
-            spec = _specification(config, method)
+            spec = specification(config, method)
             done = _entry(_read(results, config), name, method, spec)["runs"].get(str(seed))
             had = {point["privacy_weight"] for point in done["points"]} if done else set()
             left = [weight for weight in method.weights if weight not in had]
-            if not left:
-                continue
-            say(f"{config.name}: {method.label}, split {seed}")
-            folder = workdir / config.name / f"{name}-{_digest([spec, left])[:8]}" / f"split-{seed}"
-            made = _run_method(config, method, left, seed, folder)
+            made = None
+            if left:
+                say(f"{config.name}: {method.label}, split {seed}")
+                folder = workdir / config.name / f"{name}-{_digest([spec, left])[:8]}" / f"split-{seed}"
+                made = _run_method(config, method, left, seed, folder)
             with exclusive(results / f".{config.name}.lock"):  # others may have added theirs meanwhile
                 content = _read(results, config)
                 entry = _entry(content, name, method, spec)
-                entry["runs"][str(seed)] = _joined(entry["runs"].get(str(seed)), made)
-                methods = content["methods"] | {name: entry}
-                order = dict.fromkeys([*config.methods, *methods])  # that of the config, then any other
-                _write(results, content | {"methods": {k: methods[k] for k in order if k in methods}})
-            say("\n".join(f"    {_line(row)}" for row in made["points"]))
+                if made is not None:
+                    entry["runs"][str(seed)] = _joined(entry["runs"].get(str(seed)), made)
+                if entry != content["methods"].get(name):  # its label or its panels may be new as well
+                    content["methods"][name] = entry
+                    _write(results, content)
+            if made is not None:
+                say("\n".join(f"    {_line(row)}" for row in made["points"]))
     return _read(results, config)
 
 
@@ -114,7 +116,7 @@ def _cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _specification(config, method) -> dict[str, Any]:
+def specification(config, method) -> dict[str, Any]:
     """All that the numbers of a point depend on but its weight and its split, as JSON."""
     shared = {key: config[key] for key in config if key not in _NOT_NUMBERS}
     own = {key: method[key] for key in method if key not in ("label", "panels", "weights")}

@@ -48,8 +48,14 @@ def _check_tiny(name, experiments, tmp_path):
         assert point["adversary"] is None or point["adversary"] <= point["strongest"]
         assert point["utility"] <= 1
     assert json.loads((results / f"{name}_tiny.json").read_text()) == content
-    experiments("figures").draw(content, tmp_path / "figure.png")
-    assert (tmp_path / "figure.png").read_bytes().startswith(b"\x89PNG")
+    figures = experiments("figures")
+    drawn = list(figures.figures(content))
+    assert {panel for _, panels in drawn for panel in panels} == {
+        panel for method in config.methods.values() for panel in method.panels
+    }
+    for figure, panels in drawn:
+        figures.draw(content, tmp_path / figure, panels)
+        assert (tmp_path / figure).read_bytes().startswith(b"\x89PNG")
 
 
 @pytest.mark.parametrize("name", CONFIGS)
@@ -179,16 +185,33 @@ def test_claims_are_judged_by_the_numbers(experiments):
     }
 
 
+def test_discriminators_are_held_against_the_better_closed_form(experiments):
+    claims = experiments("claims")
+
+    def verdict(**changed):
+        leaks = {"NN-MMD": 0.3, "NN-KDI": 0.06, "NN-WDN": 0.1, "NN-LSDN": 0.3} | changed
+        found = [(claim, verdict) for claim, _, verdict in claims.judged(_made_results(leaks))]
+        (of_har,) = [
+            v for c, v in found if c.experiment == "har" and c.says.startswith("discriminator networks")
+        ]
+        return of_har
+
+    assert verdict() == "yes"
+    assert verdict(**{"NN-KDI": 0.2}) == "**no**"
+
+
 def test_committed_results_are_whole(experiments):
-    figures = experiments("figures")
-    results = {p.stem: json.loads(p.read_text()) for p in (EXPERIMENTS / "results").glob("*.json")}
-    text = (EXPERIMENTS / "results" / "README.md").read_text()
+    figures, folder = experiments("figures"), EXPERIMENTS / "results"
+    results = figures.read(folder)
+    text = (folder / "README.md").read_text()
     assert experiments("claims").table(results) in text, "the claims changed: make figures"
     readme = (EXPERIMENTS.parent / "README.md").read_text()
     assert figures.headline(results) in readme, "the README's table is of other results: make figures"
-    for path in (EXPERIMENTS / "results").glob("*.json"):
-        content = json.loads(path.read_text())
-        text = (EXPERIMENTS / "results" / "README.md").read_text()
-        assert figures.table(content) in text, f"{path.name} changed: make figures"
-        assert path.with_suffix(".png").exists()
-        assert path.with_suffix(".csv").exists()
+    for name, content in results.items():
+        assert figures.table(content) in text, f"{name}.json changed: make figures"
+        assert (folder / f"{name}.csv").exists()
+        assert all((folder / figure).exists() for figure, _ in figures.figures(content))
+        # Points of other settings than the config's would be compared with those of today's.
+        config, run = experiments(name).get_config(), experiments("run")
+        for key, entry in content["methods"].items():
+            assert entry["spec"] == run.specification(config, config.methods[key]), f"{name}: {key}"

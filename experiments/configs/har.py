@@ -14,6 +14,7 @@ from common import (
     METHODS,
     OBJECTIVES,
     PARTS,
+    SCALE_FREE,
     TINY_NN,
     TINY_SENSORS,
     experiment,
@@ -21,8 +22,6 @@ from common import (
     smaller,
     trained,
 )
-
-SCALE_FREE = {"name": "median_gaussian", "multiples": (1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0)}
 
 
 def get_config(size: str = "full"):
@@ -49,8 +48,7 @@ def get_config(size: str = "full"):
         replace={"private_widths": (200, 50)},
         objective_settings={"schedule": {"warmup": 100}},
     )
-    # The same with a kernel that follows z: bandwidths that are parts of the median distance. Fixed ones let
-    # z shrink until the narrowest no longer tells its rows apart. Ten units, of which six or seven live.
+    # The same with a kernel that follows z, and ten units, of which six or seven live.
     config.methods.scale_free = trained(
         "mmd",
         label="NN-MMD, two layers, scale-free",

@@ -6,7 +6,17 @@ Needs the ten logs of MHEALTH (see `privjax datasets`). `hapt.py` is the same pr
 easier to have.
 """
 
-from common import METHODS, OBJECTIVES, TINY_NN, TINY_SENSORS, experiment, linear_baselines, smaller, trained
+from common import (
+    METHODS,
+    OBJECTIVES,
+    SCALE_FREE,
+    TINY_NN,
+    TINY_SENSORS,
+    experiment,
+    linear_baselines,
+    smaller,
+    trained,
+)
 
 # Fewer than on HAR: there are twice the rows to attack.
 WEIGHTS = {
@@ -43,4 +53,11 @@ def frames(name: str, title: str, size: str, *, width: int):
     for objective, weights in WEIGHTS.items():
         panels = (METHODS, OBJECTIVES) if objective == "mmd" else (OBJECTIVES,)
         config.methods[objective] = trained(objective, panels=panels, weights=weights)
+    config.methods.scale_free = trained(
+        "mmd",
+        label="NN-MMD, scale-free",
+        weights=(1.0, 4.0, 16.0),
+        panels=(METHODS,),
+        objective_settings={"kernel": SCALE_FREE},
+    )
     return smaller(config, size, TINY_SENSORS, only=("mmd",), **TINY_NN)
