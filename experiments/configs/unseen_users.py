@@ -7,6 +7,7 @@ an attacker who has four fifths of those rows with names tells who the rest belo
 """
 
 from common import METHODS, TINY_NN, TINY_SENSORS, experiment, smaller, trained
+from har import deep_scale_free
 
 
 def get_config(size: str = "full"):
@@ -22,4 +23,5 @@ def get_config(size: str = "full"):
     config.methods.kdi = trained(
         "kdi", weights=(2.0**-10, 0.003, 2.0**-6), panels=(METHODS,), data={"scale": "none"}
     )
+    config.methods.scale_free = deep_scale_free()
     return smaller(config, size, TINY_SENSORS, only=("mmd",), **TINY_NN)
