@@ -18,13 +18,30 @@ class Curves:
     """The rows of one experiment by method, and the two numbers by which curves are compared."""
 
     def __init__(self, content: dict[str, Any]):
+        self._content = content
         self._rows: dict[str, Rows] = {}
         for row in summary(content):
             self._rows.setdefault(row["method"], []).append(row)
 
+    def on_shared_splits(self, *methods: str) -> "Curves":
+        """Some methods on the splits that all of them have; a KeyError tells that one was not run."""
+        entries = {entry["label"]: entry for entry in self._content["methods"].values()}
+        chosen = {method: entries[method] for method in methods}
+        shared = set.intersection(*(set(entry["runs"]) for entry in chosen.values()))
+        return Curves(
+            {
+                "methods": {
+                    method: entry | {"runs": {split: entry["runs"][split] for split in shared}}
+                    for method, entry in chosen.items()
+                }
+            }
+        )
+
     def rows(self, method: str) -> Rows:
-        """The points of a method that were scored; a KeyError tells that it was not run."""
-        return [r for r in self._rows[method] if r["utility"] is not None and r["adversary"] is not None]
+        """The points of a method that were scored."""
+        return [
+            r for r in self._rows.get(method, []) if r["utility"] is not None and r["adversary"] is not None
+        ]
 
     def least(self, method: str, utility: float) -> float | None:
         """The least leakage of points with at least that utility; None when there is none."""
@@ -57,23 +74,35 @@ class Claim(NamedTuple):
 Judge = Callable[[Curves], tuple[str, bool | None]]
 
 
-def _least(*methods: str, utility: float, agrees: Callable[..., bool]) -> Judge:
-    words = f"least leakage with utility of at least {utility:g}"
-    return _compared(words, lambda curves, method: curves.least(method, utility), methods, agrees)
+def _least(*methods: str, utility: float, agrees: Callable[..., bool | None]) -> Judge:
+    def number(curves: Curves, method: str, level: float) -> float | None:
+        return curves.least(method, level)
+
+    return _compared("least leakage with utility of at least", number, methods, (utility,), agrees)
 
 
-def _kept(*methods: str, leakage: float, agrees: Callable[..., bool]) -> Judge:
-    words = f"utility kept with leakage of at most {leakage:g}"
-    return _compared(words, lambda curves, method: curves.kept(method, leakage), methods, agrees)
+def _kept(*methods: str, leakage: tuple[float, ...], agrees: Callable[..., bool | None]) -> Judge:
+    def number(curves: Curves, method: str, level: float) -> float | None:
+        return curves.kept(method, level)
+
+    return _compared("utility kept with leakage of at most", number, methods, leakage, agrees)
 
 
-def _compared(words: str, number: Callable[[Curves, str], float | None], methods, agrees) -> Judge:
+def _compared(words: str, number: Callable[..., float | None], methods, levels, agrees) -> Judge:
+    """Agrees where it does so at every level at which all methods have a point."""
+
     def judge(curves: Curves) -> tuple[str, bool | None]:
-        found = {method: number(curves, method) for method in methods}
-        told = ", ".join(
-            f"{method} {'none' if v is None else format(v, '.3f')}" for method, v in found.items()
-        )
-        return f"{words}: {told}", None if None in found.values() else agrees(*found.values())
+        curves = curves.on_shared_splits(*methods)
+        told, verdicts = [], []
+        for level in levels:
+            found = [number(curves, method, level) for method in methods]
+            numbers = ("none" if value is None else format(value, ".3f") for value in found)
+            own = ", ".join(f"{method} {value}" for method, value in zip(methods, numbers, strict=True))
+            told.append(f"{words} {level:g}: {own}")
+            if None not in found:
+                verdicts.append(agrees(*found))
+        verdict = None if not verdicts or None in verdicts else all(verdicts)
+        return "; ".join(told), verdict
 
     return judge
 
@@ -86,6 +115,7 @@ def _no_gain(networks: str, utility: float) -> Judge:
 
 def _near_guessing(method: str, utility: float) -> Judge:
     def judge(curves: Curves) -> tuple[str, bool | None]:
+        curves = curves.on_shared_splits(method)
         found, floor = curves.least(method, utility), curves.majority
         if found is None:
             return f"{method} has no point with utility of at least {utility:g}", None
@@ -97,7 +127,7 @@ def _near_guessing(method: str, utility: float) -> Judge:
 
 def _insensitive(method: str) -> Judge:
     def judge(curves: Curves) -> tuple[str, bool | None]:
-        rows = sorted(curves.rows(method), key=lambda row: row["privacy_weight"])
+        rows = sorted(curves.on_shared_splits(method).rows(method), key=lambda row: row["privacy_weight"])
         leaks = [row["adversary"] for row in rows]
         told = f"{method} leaks {', '.join(f'{leak:.3f}' for leak in leaks)} as its weight grows"
         return told, None if len(leaks) < 2 else _alike(*leaks[-2:])
@@ -107,6 +137,11 @@ def _insensitive(method: str) -> Judge:
 
 def _alike(*values: float, by: float = ALIKE) -> bool:
     return max(values) - min(values) <= by
+
+
+def _slightly_more(a: float, b: float) -> bool | None:
+    """Whether b is a little above a; None where one split more could turn it round."""
+    return None if abs(b - a) < ALIKE / 2 else a < b < a + 0.05
 
 
 CLAIMS = (
@@ -144,21 +179,26 @@ CLAIMS = (
     Claim(
         "har",
         "NN-(RF)MMD hides slightly less than NN-MMD",
-        _least("NN-MMD", "NN-(RF)MMD", utility=0.97, agrees=lambda a, b: a < b < a + 0.2),
+        _least("NN-MMD", "NN-(RF)MMD", utility=0.97, agrees=_slightly_more),
+    ),
+    Claim(
+        "har",
+        "more dense layers in the private network improve the trade-off",
+        _least("NN-MMD", "NN-MMD, two layers", utility=0.97, agrees=lambda a, b: b <= a),
     ),
     Claim(
         "hapt",
-        "on raw frames DUCA-MMD gains very little over DUCA",
+        "on raw frames DUCA-MMD gains very little over DUCA (the paper: on MHEALTH)",
         _least("DUCA", "DUCA-MMD", utility=0.5, agrees=lambda *v: _alike(*v, by=0.05)),
     ),
     Claim(
         "hapt",
-        "on raw frames NN-MMD gains much over DUCA-MMD",
+        "on raw frames NN-MMD gains much over DUCA-MMD (the paper: on MHEALTH)",
         _least("DUCA-MMD", "NN-MMD", utility=0.5, agrees=lambda a, b: b < a - 0.05),
     ),
     Claim(
         "hapt",
-        "on raw frames the four objectives are very similar",
+        "on raw frames the four objectives are very similar (the paper: on MHEALTH)",
         _least("NN-MMD", "NN-KDI", "NN-WDN", "NN-LSDN", utility=0.5, agrees=lambda *v: _alike(*v, by=0.05)),
     ),
     Claim(
@@ -169,7 +209,7 @@ CLAIMS = (
     Claim(
         "yaleb",
         "SCNN-MMD keeps more utility than NN-MMD as privacy grows",
-        _kept("NN-MMD", "SCNN-MMD", leakage=0.4, agrees=lambda a, b: b > a),
+        _kept("NN-MMD", "SCNN-MMD", leakage=(0.25, 0.4), agrees=lambda a, b: b > a),
     ),
     Claim(
         "yaleb",
@@ -179,14 +219,14 @@ CLAIMS = (
             "SCNN-KDI",
             "SCNN-WDN",
             "SCNN-LSDN",
-            leakage=0.4,
+            leakage=(0.25, 0.4),
             agrees=lambda a, b, c, d: min(a, b) > max(c, d),
         ),
     ),
     Claim(
         "yaleb",
         "SCNN-(RF)MMD hides as much as SCNN-MMD",
-        _kept("SCNN-MMD", "SCNN-(RF)MMD", leakage=0.4, agrees=_alike),
+        _least("SCNN-MMD", "SCNN-(RF)MMD", utility=0.9, agrees=lambda *v: _alike(*v, by=0.05)),
     ),
     Claim(
         "cmu_faces",
@@ -196,7 +236,7 @@ CLAIMS = (
     Claim(
         "cmu_faces",
         "SCNN-MMD has more utility than NN-MMD at any privacy (the paper: on MeGlass)",
-        _kept("NN-MMD", "SCNN-MMD", leakage=0.2, agrees=lambda a, b: b > a),
+        _kept("NN-MMD", "SCNN-MMD", leakage=(0.1, 0.2), agrees=lambda a, b: b > a),
     ),
     Claim(
         "cmu_faces",
@@ -227,7 +267,7 @@ CLAIMS = (
         _kept(
             "SCNN-MMD",
             "SCNN-MMD, no orthonormality penalty",
-            leakage=1.0,
+            leakage=(1.0,),
             agrees=lambda a, b: b < a - 0.1,
         ),
     ),

@@ -81,9 +81,10 @@ def _by_leakage(content: dict) -> dict:
 
 def figures(content: dict) -> Iterator[tuple[str, list[str]]]:
     """Names of an experiment's pictures, with the panels that it has for each."""
-    held = {panel for entry in content["methods"].values() for panel in entry["panels"]}
+    held = [panel for entry in content["methods"].values() for panel in entry["panels"]]
     for end, panels in FIGURES.items():
-        if own := [panel for panel in panels if panel in held]:
+        # A method alone has nothing to be compared with.
+        if own := [panel for panel in panels if held.count(panel) > 1 or panel != "parts" and panel in held]:
             yield f"{content['name']}{end}.png", own
 
 
@@ -172,10 +173,12 @@ def headline(results: dict[str, dict]) -> str:
     for name in (name for name in HEADLINES if name in results):
         by_method: dict[str, list[dict]] = {}
         for row in summary(results[name]):
-            by_method.setdefault(row["method"], []).append(row)
+            if None not in _place(row):
+                by_method.setdefault(row["method"], []).append(row)
         for method, rows in by_method.items():
-            best = max(rows, key=lambda row: row["utility"] - row["strongest"])
-            weight = "" if len(rows) == 1 else f"{best['privacy_weight']:.4g}"
+            # Among those of most splits: one split alone may be lucky.
+            best = max(rows, key=lambda row: (row["splits"], row["utility"] - row["strongest"]))
+            weight = f"{best['privacy_weight']:.4g}" if best["privacy_weight"] else ""
             cells = [_plus_minus(best, key) for key in ("utility", "adversary", "strongest")]
             line = [HEADLINES[name], method, weight, str(best["splits"]), *cells]
             lines.append(f"| {' | '.join(line)} |")
@@ -214,6 +217,8 @@ def table(content: dict) -> str:
 
 def _plus_minus(row: dict, name: str) -> str:
     half = row[f"{name}_half"]
+    if row[name] is None:
+        return "none"
     return f"{row[name]:.3f}" + ("" if half is None else f" ± {half:.3f}")
 
 

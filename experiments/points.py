@@ -65,7 +65,13 @@ def _swept_points(config, method, weights, seed, data, folder) -> tuple[list[Row
         audits = {point: _attack_unseen(encoder, data, config) for point, encoder in encoders.items()}
     else:
         audited = privjax.audit_sweep(
-            folder, data, networks=own, adversaries=config.adversaries, n_jobs=2, progress="log"
+            folder,
+            data,
+            networks=own,
+            adversaries=config.adversaries,
+            network_widths=attacker_widths(config),
+            n_jobs=2,
+            progress="log",
         )
         members = audited["members"]
         audits = {member["point"]: member["audit"] for member in members}
@@ -110,6 +116,7 @@ def _encoded_points(config, method, weights, seed, data, folder) -> tuple[list[R
             y_train=train.y,
             y_test=test.y,
             adversaries=config.adversaries,
+            network_widths=attacker_widths(config),
             n_jobs=2,
         )
         row |= _attacks(report.to_dict())
@@ -170,6 +177,11 @@ def _attacks(audit: dict[str, Any]) -> Row:
         "p_value": found["privacy_confidence"].get("p_value"),
         "audit_seconds": audit["seconds"],
     }
+
+
+def attacker_widths(config) -> tuple[int, ...]:
+    """Hidden widths of the network attacker: those of the experiment's discriminators, for every method."""
+    return tuple(config.networks.get("discriminator_widths", (1024,)))
 
 
 def make_networks(config, method, data: Dataset) -> privjax.Networks:

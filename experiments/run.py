@@ -85,6 +85,8 @@ def _joined(done: dict[str, Any] | None, made: dict[str, Any]) -> dict[str, Any]
     """Points of one split from two runs, with what both of them took."""
     if done is None:
         return made
+    if done["data_hash"] != made["data_hash"]:
+        raise ValueError(f"split {made['seed']} is of other rows than before: move the results file away.")
     points = {point["privacy_weight"]: point for point in (*done["points"], *made["points"])}
     return made | {
         "points": [points[weight] for weight in sorted(points)],

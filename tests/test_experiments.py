@@ -96,15 +96,15 @@ def test_what_is_done_is_not_done_again(experiments, tmp_path):
     assert run.run(config, **places, only=("kdi",), say=said.append) == first
     assert said == []
     kept = first["methods"]["kdi"]["runs"]["0"]["points"]
-    config.methods.kdi.weights = (0.5, *config.methods.kdi.weights)  # another weight is added
+    config.methods.kdi.weights = (*config.methods.kdi.weights, 1.0)  # another weight is added
     other = run.run(config, **places, only=("kdi",), say=said.append)
     assert len(said) == 2
     points = other["methods"]["kdi"]["runs"]["0"]["points"]
-    assert [p["privacy_weight"] for p in points] == [0.5, 1.0]
-    assert points[1:] == kept
+    assert [p["privacy_weight"] for p in points] == [0.25, 1.0]
+    assert points[:1] == kept
     config.networks.private_widths = (5,)  # other settings are another run
     other = run.run(config, **places, only=("kdi",), say=said.append)
-    assert other["methods"]["kdi"]["runs"]["0"]["points"][1] != kept[0]
+    assert other["methods"]["kdi"]["runs"]["0"]["points"][0] != kept[0]
     with pytest.raises(ValueError, match="only must name methods among"):
         run.run(config, **places, only=("typo",), say=said.append)
 
@@ -115,7 +115,7 @@ def test_runs_side_by_side_keep_each_others_results(experiments, tmp_path, monke
     places = {"workdir": tmp_path / "runs", "results": tmp_path, "say": lambda line: None}
     point = {"privacy_weight": 0.0, "utility": None, "adversary": 0.1, "strongest": 0.2}
     point |= {"strongest_attacker": "ridge", "label_alone": None, "majority": None}
-    made = {"seed": 0, "seconds": {"training": 1.0, "all": 2.0}, "peak_megabytes": None}
+    made = {"seed": 0, "data_hash": "", "seconds": {"training": 1.0, "all": 2.0}, "peak_megabytes": None}
 
     def other_runs_meanwhile(config, method, weights, seed, folder):
         monkeypatch.setattr(run, "_run_method", plain)
@@ -136,11 +136,11 @@ def test_the_full_version_is_the_papers(name, experiments):
     config = experiments(name).get_config()
     assert config.seeds == 10
     assert config.adversaries == "all"
-    longer = [m.get("objective_settings", {}).get("schedule", {}) for m in config.methods.values()]
-    # More epochs than the paper's are beyond it, and so may their weights be.
-    papers = [m for m, s in zip(config.methods.values(), longer, strict=True) if "max_epochs" not in s]
-    weights = [w for m in papers if "objective" in m for w in m.weights]
-    assert 2.0**-10 <= min(weights) <= max(weights) <= 2.0**12
+    ranges = {"kdi": (-10, 0), "lsdn": (-4, 12)}  # powers of two; MMD's and WDN's else
+    for method in config.methods.values():
+        if "objective" in method:
+            low, high = ranges.get(method.objective, (-10, 10))
+            assert 2.0**low <= min(method.weights) <= max(method.weights) <= 2.0**high
 
 
 def _made_results(leaks):
@@ -214,4 +214,8 @@ def test_committed_results_are_whole(experiments):
         # Points of other settings than the config's would be compared with those of today's.
         config, run = experiments(name).get_config(), experiments("run")
         for key, entry in content["methods"].items():
-            assert entry["spec"] == run.specification(config, config.methods[key]), f"{name}: {key}"
+            method = config.methods[key]
+            assert entry["spec"] == run.specification(config, method), f"{name}: {key}"
+            assert (entry["label"], entry["panels"]) == (method.label, list(method.panels)), f"{name}: {key}"
+            weights = {point["privacy_weight"] for done in entry["runs"].values() for point in done["points"]}
+            assert weights <= set(method.weights), f"{name}: {key}"
