@@ -77,7 +77,7 @@ def run(
 def _entry(content: dict[str, Any], name: str, method, spec: dict[str, Any]) -> dict[str, Any]:
     """What is kept of a method; nothing of one that was run with other settings."""
     entry = content["methods"].get(name)
-    runs = entry["runs"] if entry is not None and entry["spec"] == spec else {}
+    runs = dict(entry["runs"]) if entry is not None and entry["spec"] == spec else {}
     return {"label": method.label, "panels": list(method.panels), "spec": spec, "runs": runs}
 
 
