@@ -2,8 +2,9 @@
 
     python experiments/main.py --config=experiments/configs/cmu_faces.py --config.seeds=2
 
-Four minutes a member of SCNN on one core, and one to attack it. Over two splits SCNN-MMD keeps the sunglasses
-at 0.976 with the strongest of nine attackers naming the person at 0.072 (weight 1; chance is 0.05).
+Four minutes a member of SCNN on one core, and one to attack it. Over two splits SCNN-MMD keeps the
+sunglasses at 0.976 with the strongest of nine attackers naming the person at 0.072 (weight 1; chance is
+0.05).
 """
 
 from yaleb import faces

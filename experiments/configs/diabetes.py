@@ -2,9 +2,9 @@
 
     python experiments/main.py --config=experiments/configs/diabetes.py --config.seeds=1
 
-About a minute a curve. There is little to hide: from the nine other columns as they are attackers get an R^2
-of 0.08 on 89 test rows, and with either objective between 0.05 and 0.12, which is within their noise. KDI keeps
-the utility (0.51 to 0.53 against 0.54), LSDN does not (0.39 at best).
+About a minute a curve. There is little to hide: from the nine other columns as they are attackers get an
+R^2 of 0.08 on 89 test rows, and with either objective between 0.05 and 0.12, which is within their noise.
+KDI keeps the utility (0.51 to 0.53 against 0.54), LSDN does not (0.39 at best).
 """
 
 from common import METHODS, encoder, experiment, smaller, trained
