@@ -3,7 +3,7 @@
     make figures
 
 Utility against what an attacker learns: a panel of methods, one of objectives, one of methods with a part
-changed, with 95 % intervals over splits where there are several. Solid: the largest of the paper's four
+changed, with 95 % intervals over splits where there are at least three. Solid: the largest of the paper's four
 attackers. Hollow: the strongest of all nine.
 """
 
@@ -120,7 +120,7 @@ def draw(content: dict, path: pathlib.Path, panels: Sequence[str]) -> None:
         axis.set_title(PANELS[panel])
         axis.set_xlabel("what attackers learn of s (test accuracy)" if majority else "attackers' R²")
         axis.grid(alpha=0.3)
-        axis.legend(fontsize=7, loc="lower right")
+        axis.legend(fontsize=7, loc="best")
     axis = axes[0][0]  # whose limits are those of all
     shown = [row["utility"] for row in rows if None not in _place(row) and row["utility"] >= best - DEPTH]
     margin = 0.06 * max(best - min(shown, default=best), 0.02)
@@ -157,7 +157,7 @@ def _place(row: dict) -> tuple:
 
 def _curve(axis, rows: list[dict], colour: str, marker: str, label: str) -> None:
     x, y = [row["adversary"] for row in rows], [row["utility"] for row in rows]
-    halves = [[row[f"{name}_half"] or 0.0 for row in rows] for name in ("adversary", "utility")]
+    halves = [[_half(row, name) or 0.0 for row in rows] for name in ("adversary", "utility")]
     axis.errorbar(x, y, xerr=halves[0], yerr=halves[1], color=colour, marker=marker, markersize=5,
                   linewidth=1.2, elinewidth=0.7, capsize=2, label=label)  # fmt: skip
     strongest = [row["strongest"] for row in rows]
@@ -215,8 +215,13 @@ def table(content: dict) -> str:
     return "\n".join(lines + cost)
 
 
+def _half(row: dict, name: str) -> float | None:
+    """Half the width of an interval; that of two splits says nothing, as it is nine times their distance."""
+    return row[f"{name}_half"] if row["splits"] >= 3 else None
+
+
 def _plus_minus(row: dict, name: str) -> str:
-    half = row[f"{name}_half"]
+    half = _half(row, name)
     if row[name] is None:
         return "none"
     return f"{row[name]:.3f}" + ("" if half is None else f" ± {half:.3f}")
