@@ -3,8 +3,8 @@
     make figures
 
 Utility against what an attacker learns: a panel of methods, one of objectives, one of methods with a part
-changed, with 95 % intervals over splits where there are at least three. Solid: the largest of the paper's four
-attackers. Hollow: the strongest of all nine.
+changed, with 95 % intervals over splits where there are at least three. Solid: the largest of the paper's
+four attackers. Hollow: the strongest of all nine.
 """
 
 import json
