@@ -183,7 +183,7 @@ def median_bandwidth(
 
 
 def _median(values: Array, counted: Array) -> Array:
-    """Median of those values that are counted, none of which is negative; no number of use when there are none.
+    """Median of the values that are counted, none of which is negative; of no use when there are none.
 
     By bisection of their bits, which are ordered as the values are: exact, and on a CPU many times faster
     than to sort half a million pairs.
