@@ -57,6 +57,9 @@ class Curves:
         return max(row["majority"] for rows in self._rows.values() for row in rows)
 
 
+Judge = Callable[[Curves], tuple[str, bool | None]]
+
+
 class Claim(NamedTuple):
     """A sentence of the paper about one experiment, and how it is judged.
 
@@ -69,25 +72,16 @@ class Claim(NamedTuple):
 
     experiment: str
     says: str
-    judge: Callable[[Curves], tuple[str, bool | None]]
+    judge: Judge
     reason: str = ""
 
 
-Judge = Callable[[Curves], tuple[str, bool | None]]
-
-
 def _least(*methods: str, utility: float, agrees: Callable[..., bool | None]) -> Judge:
-    def number(curves: Curves, method: str, level: float) -> float | None:
-        return curves.least(method, level)
-
-    return _compared("least leakage with utility of at least", number, methods, (utility,), agrees)
+    return _compared("least leakage with utility of at least", Curves.least, methods, (utility,), agrees)
 
 
 def _kept(*methods: str, leakage: tuple[float, ...], agrees: Callable[..., bool | None]) -> Judge:
-    def number(curves: Curves, method: str, level: float) -> float | None:
-        return curves.kept(method, level)
-
-    return _compared("utility kept with leakage of at most", number, methods, leakage, agrees)
+    return _compared("utility kept with leakage of at most", Curves.kept, methods, leakage, agrees)
 
 
 def _compared(words: str, number: Callable[..., float | None], methods, levels, agrees) -> Judge:

@@ -186,7 +186,7 @@ def _median(values: Array, counted: Array) -> Array:
     """Median of the values that are counted, none of which is negative; of no use when there are none.
 
     By bisection of their bits, which are ordered as the values are: exact, and on a CPU many times faster
-    than to sort half a million pairs.
+    than to sort a quarter of a million distances.
     """
     integer = jnp.int32 if values.dtype.itemsize == 4 else jnp.int64
     bits = jnp.where(counted, jax.lax.bitcast_convert_type(values, integer), jnp.iinfo(integer).max)

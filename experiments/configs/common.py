@@ -20,8 +20,8 @@ NAMES = {"mmd": "MMD", "rff_mmd": "(RF)MMD", "wdn": "WDN", "kdi": "KDI", "lsdn":
 # two falls of the rates. At a tenth of the others' rates 250 in all are too few: see `parts` of `har.py`.
 LONG = {"schedule": {"kind": "fixed", "max_epochs": 1000}}
 
-# Beyond the paper: bandwidths that are parts of the median distance of z. Fixed ones let z shrink until the
-# narrowest no longer tells its rows apart, while an attacker still does.
+# Beyond the paper: bandwidths that are parts of the median distance of z. Fixed ones may let z shrink until
+# the narrowest no longer tells its rows apart, while an attacker still does.
 SCALE_FREE = {"name": "median_gaussian", "multiples": (1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0)}
 
 METHODS, OBJECTIVES, PARTS = "methods", "objectives", "parts"  # the panels of a figure

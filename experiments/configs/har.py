@@ -49,11 +49,11 @@ def get_config(size: str = "full"):
         replace={"private_widths": (200, 50)},
         objective_settings={"schedule": {"warmup": 100}},
     )
-    # The same with a kernel that follows z, and ten units, of which six or seven live.
+    # The same with a kernel that follows z, and ten units, of which six live.
     config.methods.scale_free = deep_scale_free()
     config.methods.rff_mmd = trained("rff_mmd", panels=(OBJECTIVES,))
     config.methods.wdn = trained("wdn", panels=(OBJECTIVES, PARTS), objective_settings=LONG)
-    config.methods.lsdn = trained("lsdn", panels=(OBJECTIVES,), objective_settings=LONG)
+    config.methods.lsdn = trained("lsdn", panels=(OBJECTIVES, PARTS), objective_settings=LONG)
     config.methods.update(parts())
     return smaller(config, size, TINY_SENSORS, only=("raw", "mmd"), **TINY_NN)
 
