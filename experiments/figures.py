@@ -4,12 +4,13 @@
 
 Utility against what an attacker learns: a panel of methods, one of objectives, one of methods with a part
 changed, with 95 % intervals over splits where there are at least three. Solid: the largest of the paper's
-four attackers. Hollow: the strongest of all nine.
+four attackers. Hollow: the strongest of all nine. Faint: on fewer splits than the method's other points.
 """
 
 import json
 import pathlib
 import sys
+import textwrap
 from collections.abc import Iterator, Sequence
 
 import matplotlib
@@ -53,7 +54,10 @@ def main() -> None:
         for figure, panels in figures(content):
             draw(content, folder / figure, panels)
             print(f"drew {figure}")
-    title = "# What the runs gave\n\nMade by `make figures` from the JSON files beside it."
+    title = (
+        "# What the runs gave\n\nMade by `make figures` from the JSON files beside it. Minutes are by the "
+        "clock, on a machine that often had other work beside; some runs were paused for it."
+    )
     parts = [title, claims.table(results), *map(table, results.values())]
     (folder / "README.md").write_text("\n\n".join(parts) + "\n", encoding="utf-8")
     if folder == HERE / "results":
@@ -102,23 +106,25 @@ def draw(content: dict, path: pathlib.Path, panels: Sequence[str]) -> None:
     # Methods of several panels come first, and have the same colour in each.
     shared = [entry["label"] for entry in content["methods"].values() if len(entry["panels"]) > 1]
     for axis, panel in zip(axes[0], panels, strict=True):
-        below = 0
+        below = []
         entries = [entry for entry in content["methods"].values() if panel in entry["panels"]]
         own = [entry["label"] for entry in entries if entry["panels"] == [panel]]
         for entry in entries:
             number = (shared + own).index(entry["label"])
             points = [row for row in rows if row["method"] == entry["label"] and None not in _place(row)]
             points.sort(key=lambda row: row["adversary"])
-            below += sum(row["utility"] < best - DEPTH for row in points)
+            below += [row for row in points if row["utility"] < best - DEPTH]
             _curve(
                 axis, points, COLOURS[number % len(COLOURS)], MARKERS[number % len(MARKERS)], entry["label"]
             )
-        if below:
-            told = f"{below} point{'s' * (below > 1)} with less utility below"
-            axis.text(0.02, 0.02, told, transform=axis.transAxes, fontsize=7)
         _mark_limits(axis, floor, majority, best)
         axis.set_title(PANELS[panel])
-        axis.set_xlabel("what attackers learn of s (test accuracy)" if majority else "attackers' R²")
+        told = [f"{row['method']} {row['utility']:.2f} at {row['adversary']:.3f}" for row in below]
+        axis.set_xlabel(
+            ("what attackers learn of s (test accuracy)" if majority else "attackers' R²")
+            + (textwrap.fill(f"\nbelow: {'; '.join(told)}", 95, replace_whitespace=False) if told else ""),
+            fontsize=8,
+        )
         axis.grid(alpha=0.3)
         axis.legend(fontsize=7, loc="best")
     axis = axes[0][0]  # whose limits are those of all
@@ -156,6 +162,12 @@ def _place(row: dict) -> tuple:
 
 
 def _curve(axis, rows: list[dict], colour: str, marker: str, label: str) -> None:
+    """The points on most splits, joined; fainter those on fewer, whose means are not to be compared."""
+    most = max((row["splits"] for row in rows), default=0)
+    fewer = [row for row in rows if row["splits"] < most]
+    rows = [row for row in rows if row["splits"] == most]
+    axis.plot([row["adversary"] for row in fewer], [row["utility"] for row in fewer], color=colour,
+              marker=marker, markersize=4, alpha=0.35, linestyle="none")  # fmt: skip
     x, y = [row["adversary"] for row in rows], [row["utility"] for row in rows]
     halves = [[_half(row, name) or 0.0 for row in rows] for name in ("adversary", "utility")]
     axis.errorbar(x, y, xerr=halves[0], yerr=halves[1], color=colour, marker=marker, markersize=5,

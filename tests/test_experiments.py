@@ -186,6 +186,29 @@ def test_claims_are_judged_by_the_numbers(experiments):
     }
 
 
+def test_points_that_lack_a_split_are_not_compared(experiments):
+    claims, results = experiments("claims"), _made_results({"NN-MMD": 0.06, "NN-KDI": 0.06})
+
+    def told():
+        found = {claim.says: (told, verdict) for claim, told, verdict in claims.judged(results)}
+        return found["NN-KDI and NN-MMD are alike"]
+
+    assert told() == (
+        "least leakage with utility of at least 0.97: NN-MMD 0.060, NN-KDI 0.060 (one split)",
+        "yes",
+    )
+    runs = results["har"]["methods"]["NN-KDI"]["runs"]
+    lucky = dict(runs["0"]["points"][1], privacy_weight=2.0, adversary=0.01)
+    runs["0"] = {"points": [*runs["0"]["points"], lucky]}
+    assert told()[1] == "**no**"
+    for entry in results["har"]["methods"].values():
+        entry["runs"]["1"] = {"points": entry["runs"]["0"]["points"][:2]}
+    assert told() == (
+        "least leakage with utility of at least 0.97: NN-MMD 0.060, NN-KDI 0.060 (2 splits)",
+        "yes",
+    )
+
+
 def test_discriminators_are_held_against_the_better_closed_form(experiments):
     claims = experiments("claims")
 

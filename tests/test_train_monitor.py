@@ -6,7 +6,8 @@ import pytest
 from sklearn.linear_model import Ridge
 from sklearn.metrics import balanced_accuracy_score, r2_score
 
-from privjax.train import effective_rank, fit, live_units, ridge_probe
+from privjax.train import effective_rank, fit, live_units, prepare, ridge_probe
+from privjax.train.monitor import measured_rows
 
 RNG = np.random.default_rng(0)
 
@@ -107,3 +108,16 @@ def test_the_order_of_rows_does_not_matter_to_what_is_measured():
     assert result.score(x, one_hot) == result.score(x, y) == result.score(x, y == 1)
     with pytest.raises(ValueError, match="y must be labels"):
         result.score(x, y[:, None] + 0.5)
+
+
+@pytest.mark.parametrize(("rows", "looked_at"), [(90, 90), (1931, 482), (20_000, 2000)])
+def test_without_validation_rows_a_part_of_the_training_rows_is_measured(rows, looked_at):
+    labels = np.arange(rows) % 3
+    x = RNG.normal(size=(rows, 2)).astype(np.float32)
+    found = np.asarray(measured_rows(prepare(x, labels, labels)[0]))
+    assert len(np.unique(found)) == looked_at
+    assert found[-1] >= rows - 1 - rows // looked_at  # from end to end: data are often sorted
+    held_out = np.arange(5, 15)
+    np.testing.assert_array_equal(
+        measured_rows(prepare(x, labels, labels, validation_rows=held_out)[0]), held_out
+    )

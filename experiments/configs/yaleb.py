@@ -2,16 +2,22 @@
 
     python experiments/main.py --config=experiments/configs/yaleb.py --config.seeds=2
 
-About ten minutes a member of SCNN on one core, and two to attack it. Over two splits SCNN-MMD keeps the
+Seven to eleven minutes a member of SCNN on one core, and two to attack it. Over two splits SCNN-MMD keeps the
 group at 0.933 with the strongest of nine attackers naming the person at 0.247 (weight 0.5; the group alone
 gives 0.10). At weight 1 the second split lost its utility, with four units of z alive, and at 4 the first.
+On the first split KDI gave 0.894 and 0.184 (2^-10, the least of the paper's range), RF-MMD 0.915 and 0.186
+(weight 1), each run after a weight that was seen there to be too strong or too weak. Without the penalty no
+unit of z lived (weight 0.5; a small weight was not tried). On a split that is
+not shown the scale-free kernel kept 0.967 with 0.360 (weight 1).
 """
 
+from typing import Any
+
 from common import (
-    LONG,
     METHODS,
     OBJECTIVES,
     PARTS,
+    SCALE_FREE,
     TINY_FACES,
     TINY_LAYERS,
     encoder,
@@ -26,8 +32,8 @@ WEIGHTS = {
     "mmd": (2.0**-10, 0.25, 0.5, 1.0, 4.0),
     "kdi": (2.0**-10, 2.0**-8, 2.0**-6, 2.0**-4),
     "wdn": (1.0, 4.0, 16.0, 64.0),
-    "lsdn": (4.0, 16.0, 64.0, 2.0**8),
-    "rff_mmd": (1.0, 2.0, 4.0, 8.0),
+    "lsdn": (1.0, 4.0, 16.0, 64.0),
+    "rff_mmd": (0.5, 1.0, 4.0),
 }
 # Not in the paper: with the full weight from the first epoch NN-MMD loses all units of z at 4 and above.
 WARM = {"schedule": {"warmup": 100}}
@@ -35,16 +41,30 @@ WARM = {"schedule": {"warmup": 100}}
 
 def get_config(size: str = "full"):
     """The paper's third experiment: 38 people in 4 groups, 32 x 32."""
-    return faces("yaleb", "YaleB: group against person", size)
+    # 250 epochs in batches of 500 are 750 steps here, and 4000 were too few for critics on HAR.
+    critics = {
+        "sweep": {"batch_size": 125},
+        "objective_settings": {"schedule": {"kind": "fixed", "warmup": 100}},
+    }
+    return faces("yaleb", "YaleB: group against person", size, critics=critics)
 
 
-def faces(name: str, title: str, size: str, only: tuple[str, ...] = ("raw", "mmd", "free"), **fields):
+def faces(
+    name: str,
+    title: str,
+    size: str,
+    *,
+    critics: dict[str, Any] | None = None,
+    only: tuple[str, ...] = ("raw", "mmd", "free"),
+    **fields,
+):
     """NN, CNN and SCNN with MMD, then SCNN with the other objectives; funnel 50, public sphere 1024.
 
     Args:
       name: of the data set.
       title: of the figure.
       size: full or tiny.
+      critics: settings of the methods with a discriminator.
       only: the methods of the tiny one.
       **fields: others of the experiment.
     """
@@ -69,13 +89,21 @@ def faces(name: str, title: str, size: str, only: tuple[str, ...] = ("raw", "mmd
         objective_settings=WARM,
     )
     config.methods.mmd = trained("mmd", networks="SCNN", panels=(METHODS, OBJECTIVES, PARTS), **mmd)
+    # Beyond the paper: what hid the most on HAR.
+    config.methods.scale_free = trained(
+        "mmd",
+        label="SCNN-MMD, scale-free",
+        panels=(METHODS,),
+        weights=(0.5, 1.0, 2.0),
+        objective_settings=WARM | {"kernel": SCALE_FREE},
+    )
     for objective in ("kdi", "wdn", "lsdn", "rff_mmd"):
         config.methods[objective] = trained(
             objective,
             networks="SCNN",
             panels=(OBJECTIVES,),
             weights=WEIGHTS[objective],
-            objective_settings=WARM if objective in ("kdi", "rff_mmd") else LONG,
+            **({"objective_settings": WARM} if objective in ("kdi", "rff_mmd") else critics or {}),
         )
     # The paper calls the penalty that keeps W orthonormal crucial.
     config.methods.free = trained(
@@ -83,7 +111,7 @@ def faces(name: str, title: str, size: str, only: tuple[str, ...] = ("raw", "mmd
         label="SCNN-MMD, no orthonormality penalty",
         panels=(PARTS,),
         variant="free_projection",
-        weights=(2.0**-10, 1.0),
+        weights=(2.0**-10, 0.5, 1.0),
         objective_settings=WARM,
     )
     return smaller(config, size, TINY_FACES, only=only, **TINY_LAYERS)

@@ -101,7 +101,7 @@ def fit(
       networks: the networks; those of `nn_networks` when None.
       weights: non-negative sample weights [n].
       train_rows: numbers of the rows to train on; all but the validation rows when None.
-      validation_rows: numbers of the rows to validate on; the first of the training rows when None.
+      validation_rows: numbers of the rows to validate on; some of the training rows when None.
       batch_size: rows a step, at most; a data set with fewer rows is one batch.
       num_epochs: stop after so many epochs; never after the schedule's `max_epochs`.
       seed: of the first parameters, the order of rows and the dropout.

@@ -134,13 +134,10 @@ def _epoch(state, data, hyperparameters, config: TrainConfig) -> tuple[TrainStat
             total, gradients = lax.psum((total, gradients), config.axis)
         updates, updated = optimizer.update(gradients, optimizer_state, params)
         finite = finite & jnp.isfinite(total)
-        # From the first loss that is not finite on, nothing moves any more.
-        params, last_finite, optimizer_state = _choose(
-            finite,
-            (optax.apply_updates(params, updates), params, updated),
-            (last_finite, last_finite, optimizer_state),
-        )
-        return (params, optimizer_state, last_finite, finite), losses
+        # A loss that is not finite spoils all that follows: kept is what was last seen finite. To choose
+        # between the optimizer's states as well would copy them at every step.
+        last_finite = _choose(finite, params, last_finite)
+        return (optax.apply_updates(params, updates), updated, last_finite, finite), losses
 
     carry = (state.params, state.optimizer, state.last_finite, jnp.array(True))
     inputs = (rows.reshape(num_batches, -1), jax.random.split(dropout_key, num_batches))
