@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from sklearn.dummy import DummyClassifier
 from sklearn.linear_model import Ridge
 from sklearn.svm import SVC, LinearSVC
 
@@ -191,3 +192,26 @@ def test_standardising_is_the_attackers_first_step():
     z = np.stack([1e-6 * telling, 1e6 * rng.normal(size=150) + 1e7], axis=1)
     report = audit(*halves(z, s), adversaries=["rbf_svm", "neighbours"])
     assert min(accuracies(report).values()) > 0.95
+
+
+class _Overflows(DummyClassifier):
+    """Guesses the largest class after an overflow that harms nothing."""
+
+    def fit(self, X, y):
+        np.float32(1e38) * np.float32(1e38)
+        return super().fit(X, y)
+
+    def predict_proba(self, X):
+        np.array([1.0]) / np.array([0.0])
+        return super().predict_proba(X)
+
+
+def test_what_arithmetic_flags_silences_no_attacker():
+    """The suite makes warnings errors: without care each of these would be a failed attacker."""
+    z, s = np.random.default_rng(0).normal(size=(90, 2)), np.arange(90) % 3
+    with pytest.raises(RuntimeWarning, match="overflow"):
+        _Overflows().fit(z, s)
+    with np.errstate(all="raise"):
+        report = audit(z[:60], s[:60], z[60:], s[60:], adversaries=[_Overflows(), "linear_svm"], n_jobs=2)
+    assert [attack.failed for attack in report.attributes["s"].attacks] == [None, None]
+    assert report.attributes["s"].attacks[0].value("accuracy") == pytest.approx(1 / 3, abs=0.01)
