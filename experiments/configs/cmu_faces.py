@@ -4,8 +4,8 @@
 
 Four minutes a member of SCNN on one core, and one to attack it. Over two splits SCNN-MMD keeps the
 sunglasses at 0.976 with the strongest of nine attackers naming the person at 0.072 (weight 1; chance is
-0.05). With critics it is seventeen minutes a member; at weight 1 LSDN leaks 0.368 and WDN 0.776 on the first
-split, so theirs must be larger.
+0.05). With critics it is fifteen minutes a member; on the first split LSDN leaks 0.368 at weight 1 and 0.264
+at 4, WDN 0.776 and 0.512, so theirs must be larger still.
 """
 
 from common import LONG
