@@ -233,8 +233,8 @@ CLAIMS = (
             leakage=(0.25, 0.4),
             agrees=lambda a, b, c, d: min(a, b) > max(c, d),
         ),
-        reason="on the second split KDI leaves four units of z alive at the least weight of the paper's range, "
-        "and LSDN twelve at 4",
+        reason="on the second split KDI leaves four units of z alive at the least weight of the paper's "
+        "range, and LSDN twelve at 4",
     ),
     Claim(
         "yaleb",
