@@ -7,10 +7,10 @@ group at 0.933 with the strongest of nine attackers naming the person at 0.247 (
 gives 0.10). At weight 1 the second split lost its utility, with four units of z alive, and at 4 the first.
 LSDN gives 0.937 and 0.240 (weight 4; fifteen minutes a member, as WDN). KDI gave 0.894 and 0.184 on the
 first split (2^-10, the least of the paper's range), RF-MMD 0.915 and 0.186 (weight 1), each run after a
-weight that was seen there to be too strong or too weak; on the second split both lost a quarter of their utility,
-with few units of z alive. WDN loses its utility at weight 4;
-at 1 it gives 0.907 and 0.379 on the first split. Without the penalty no unit of z lived at weight
-0.5. On a split that is not shown the scale-free kernel kept 0.967 with 0.360 (weight 1).
+weight that was seen there to be too strong or too weak; on the second split both lost a quarter of their
+utility, with few units of z alive. WDN loses its utility at weight 4; at 1 it gives 0.907 and 0.379 on the
+first split. Without the penalty no unit of z lived at weight 0.5. On a split that is not shown the scale-free
+kernel kept 0.967 with 0.360 (weight 1).
 """
 
 from typing import Any
