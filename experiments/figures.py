@@ -177,24 +177,33 @@ def _curve(axis, rows: list[dict], colour: str, marker: str, label: str) -> None
 
 
 def headline(results: dict[str, dict]) -> str:
-    """The README's table: of each method the point where utility less what the strongest learns is most."""
+    """The README's table: of each method the point where utility less what the strongest learns is most.
+
+    The best method stands on top; methods with a part changed are left to the figures' own README.
+    """
     lines = [
         "| data | released | privacy weight | splits | utility | the paper's four | strongest of nine |",
         "|---|---|---|---|---|---|---|",
     ]
     for name in (name for name in HEADLINES if name in results):
+        methods = results[name]["methods"].values()
+        shown = {entry["label"] for entry in methods if set(entry["panels"]) - {"parts"}}
         by_method: dict[str, list[dict]] = {}
         for row in summary(results[name]):
-            if None not in _place(row):
+            if None not in _place(row) and row["method"] in shown:
                 by_method.setdefault(row["method"], []).append(row)
-        for method, rows in by_method.items():
-            # Among those of most splits: one split alone may be lucky.
-            best = max(rows, key=lambda row: (row["splits"], row["utility"] - row["strongest"]))
-            weight = f"{best['privacy_weight']:.4g}" if best["privacy_weight"] else ""
-            cells = [_plus_minus(best, key) for key in ("utility", "adversary", "strongest")]
-            line = [HEADLINES[name], method, weight, str(best["splits"]), *cells]
+        # Among those of most splits: one split alone may be lucky.
+        best = [max(rows, key=lambda row: (row["splits"], _gain(row))) for rows in by_method.values()]
+        for row in sorted(best, key=_gain, reverse=True):
+            weight = f"{row['privacy_weight']:.4g}" if row["privacy_weight"] else ""
+            cells = [_plus_minus(row, key) for key in ("utility", "adversary", "strongest")]
+            line = [HEADLINES[name], row["method"], weight, str(row["splits"]), *cells]
             lines.append(f"| {' | '.join(line)} |")
     return "\n".join(lines)
+
+
+def _gain(row: dict) -> float:
+    return row["utility"] - row["strongest"]
 
 
 def table(content: dict) -> str:
