@@ -70,17 +70,34 @@ def main() -> None:
 def read(folder: pathlib.Path) -> dict[str, dict]:
     """The results of a folder by the names of their files."""
     paths = sorted(folder.glob("*.json"))
-    return {path.stem: _by_leakage(json.loads(path.read_text(encoding="utf-8"))) for path in paths}
+    return {path.stem: _best_first(json.loads(path.read_text(encoding="utf-8"))) for path in paths}
 
 
-def _by_leakage(content: dict) -> dict:
-    """The same results, methods in the order of what they hide."""
-    least: dict[str, float] = {}
-    for row in summary(content):
-        if row["strongest"] is not None:
-            least[row["method"]] = min(row["strongest"], least.get(row["method"], 1.0))
-    methods = sorted(content["methods"].items(), key=lambda item: least.get(item[1]["label"], 1.0))
+def _best_first(content: dict) -> dict:
+    """The same results, methods in the order of their best points."""
+    gains = {method: _gain(row) for method, row in best_points(content).items()}
+    methods = sorted(
+        content["methods"].items(), key=lambda item: gains.get(item[1]["label"], -1.0), reverse=True
+    )
     return content | {"methods": dict(methods)}
+
+
+def best_points(content: dict) -> dict[str, dict]:
+    """Of each method the point where utility less what the strongest learns is most.
+
+    Among those of most splits: one split alone may be lucky.
+    """
+    by_method: dict[str, list[dict]] = {}
+    for row in summary(content):
+        if None not in _place(row):
+            by_method.setdefault(row["method"], []).append(row)
+    return {
+        method: max(rows, key=lambda row: (row["splits"], _gain(row))) for method, rows in by_method.items()
+    }
+
+
+def _gain(row: dict) -> float:
+    return row["utility"] - row["strongest"]
 
 
 def figures(content: dict) -> Iterator[tuple[str, list[str]]]:
@@ -177,33 +194,22 @@ def _curve(axis, rows: list[dict], colour: str, marker: str, label: str) -> None
 
 
 def headline(results: dict[str, dict]) -> str:
-    """The README's table: of each method the point where utility less what the strongest learns is most.
-
-    The best method stands on top; methods with a part changed are left to the figures' own README.
-    """
+    """The README's table: the best point of each method, but for those with a part changed."""
     lines = [
         "| data | released | privacy weight | splits | utility | the paper's four | strongest of nine |",
         "|---|---|---|---|---|---|---|",
     ]
     for name in (name for name in HEADLINES if name in results):
-        methods = results[name]["methods"].values()
-        shown = {entry["label"] for entry in methods if set(entry["panels"]) - {"parts"}}
-        by_method: dict[str, list[dict]] = {}
-        for row in summary(results[name]):
-            if None not in _place(row) and row["method"] in shown:
-                by_method.setdefault(row["method"], []).append(row)
-        # Among those of most splits: one split alone may be lucky.
-        best = [max(rows, key=lambda row: (row["splits"], _gain(row))) for rows in by_method.values()]
-        for row in sorted(best, key=_gain, reverse=True):
+        best = best_points(results[name])
+        for entry in results[name]["methods"].values():
+            if entry["panels"] == ["parts"] or entry["label"] not in best:
+                continue
+            row = best[entry["label"]]
             weight = f"{row['privacy_weight']:.4g}" if row["privacy_weight"] else ""
             cells = [_plus_minus(row, key) for key in ("utility", "adversary", "strongest")]
             line = [HEADLINES[name], row["method"], weight, str(row["splits"]), *cells]
             lines.append(f"| {' | '.join(line)} |")
     return "\n".join(lines)
-
-
-def _gain(row: dict) -> float:
-    return row["utility"] - row["strongest"]
 
 
 def table(content: dict) -> str:
