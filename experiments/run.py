@@ -184,6 +184,8 @@ def summary(content: dict[str, Any]) -> Iterator[Row]:
             for point in done["points"]:
                 by_weight.setdefault(point["privacy_weight"], []).append(point)
         for weight, points in sorted(by_weight.items()):
+            # Those that gave all numbers, where any did: an interval is of as many splits as it says.
+            points = [p for p in points if p["utility"] is not None and p["strongest"] is not None] or points
             row: Row = {"method": entry["label"], "privacy_weight": weight, "splits": len(points)}
             for name in ("utility", "adversary", "strongest"):
                 values = [point[name] for point in points if point[name] is not None]

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from privjax.networks import nn_networks, scnn_networks
-from privjax.train import Batch, Losses, make_data, make_objective, total_loss
+from privjax.train import Batch, Losses, make_data, make_objective, prepare, total_loss
+from privjax.train.data import Attribute, Task
 
 WEIGHT = 0.7
 OBJECTIVES = ("mmd", "rff_mmd", "kdi", "wdn", "lsdn")
@@ -151,3 +152,52 @@ def test_the_tied_projection_learns_from_both_of_its_uses():
 
     slope = (utility(w + step) - utility(w - step)) / (2e-2 / w.size)
     np.testing.assert_allclose(slope, jnp.abs(gradient).sum(), rtol=0.05)
+
+
+@pytest.mark.parametrize("name", OBJECTIVES)
+def test_within_utility_compares_rows_of_one_class_of_y_alone(name):
+    rng = np.random.default_rng(1)
+    z, y, p = rng.normal(size=(40, 5)).astype(np.float32), np.arange(40) % 4 // 3, rng.integers(0, 4, 40)
+    shares = np.bincount(y) / 40
+    alone = [_released_losses(make_objective(name), *(a[y == c] for a in (z, y, p))) for c in range(2)]
+    for objective in (make_objective(name, within_utility=True), make_objective(name)):
+        found = _released_losses(objective, z, y, p)
+        want = [float(shares @ np.array(each)) for each in zip(*alone, strict=True)]
+        close = np.allclose(found, want, rtol=2e-4, atol=1e-6)
+        assert close == objective.within_utility, (found, want)
+
+
+def test_within_utility_lets_z_tell_y_and_nothing_else():
+    """p is a person and y the person's group: the paper's loss is small only once the group is lost."""
+    p = np.arange(48) % 4
+    y = p // 2
+    group, person = np.eye(2, dtype=np.float32)[y], np.eye(4, dtype=np.float32)[p]
+    within, plain = make_objective("mmd", within_utility=True), make_objective("mmd")
+    assert _released_losses(within, group, y, p)[0] == pytest.approx(0.0, abs=1e-6)
+    assert _released_losses(plain, group, y, p)[0] > 0.1
+    assert _released_losses(within, person, y, p)[0] > 0.1
+
+
+def test_within_utility_needs_classes():
+    x, p = np.random.default_rng(0).normal(size=(20, 3)), np.arange(20) % 2
+    with pytest.raises(ValueError, match="y is continuous, but within_utility"):
+        prepare(x, x[:, 0], p, objective=make_objective("mmd", within_utility=True))
+
+
+def _released_losses(objective, z, y, p):
+    """The two losses of an objective on rows released as they are, by a critic that does not learn."""
+    task = Task(2, (Attribute(None, num_classes=4, width=4),))
+    directions = np.linspace(-1, 1, z.shape[1] * 4).reshape(z.shape[1], 4).astype(np.float32)
+    networks = nn_networks(z.shape[1], num_outputs=2)._replace(
+        private=lambda params, x, **_: x,
+        public=lambda params, z, **_: jnp.zeros((len(z), 2)),
+        discriminator=lambda params, z: jnp.tanh(z @ directions) + z @ directions,
+    )
+    constants = objective.draw and objective.draw(jax.random.key(3), z.shape[1])
+    settings = dict(
+        networks=networks, objective=objective, task=task, privacy_weight=1.0, constants=constants
+    )
+    losses = jax.jit(functools.partial(total_loss, **settings))(
+        {"private": {}, "public": {}, "discriminator": {}}, Batch(z, y, p, None)
+    )[1]
+    return float(losses.privacy), float(losses.discriminator)

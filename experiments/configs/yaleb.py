@@ -99,6 +99,12 @@ def faces(
         weights=(0.5, 1.0, 2.0),
         objective_settings=WARM | {"kernel": SCALE_FREE},
     )
+    # Beyond the paper too: rows are compared within each class of the utility, so that z may tell all of y.
+    within = {"weights": (4.0, 8.0, 16.0), "objective_settings": WARM | {"within_utility": True}}
+    config.methods.nn_within = trained(
+        "mmd", label="NN-MMD, within y", panels=(METHODS,), replace=dense, **within
+    )
+    config.methods.within = trained("mmd", label="SCNN-MMD, within y", panels=(METHODS,), **within)
     for objective in ("kdi", "wdn", "lsdn", "rff_mmd"):
         config.methods[objective] = trained(
             objective,

@@ -39,7 +39,7 @@ def label_alone(problem: Problem, target: Target, *, seed: int) -> dict[str, Sco
     cells = _cells(problem.y["train"], problem.y["test"])
     rows = problem.rows[target.name]
     ours, theirs = cells[0][rows["train"]], cells[1][rows["test"]]
-    size = int(cells[0].max()) + 1
+    size = int(max(cells[0].max(), cells[1].max())) + 1
     if target.classes is None:
         level = float(train[1].mean())
         count = np.bincount(ours, minlength=size)
@@ -59,14 +59,18 @@ def label_alone(problem: Problem, target: Target, *, seed: int) -> dict[str, Sco
 def _cells(train: np.ndarray, test: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Numbers of the parts that y cuts the rows into; -1 for a label that is in no training row."""
     if train.ndim > 1:
-        names, ours = np.unique(train, axis=0, return_inverse=True)
-        if len(names) > BINS * 50:  # reals: by the first column alone
-            return _cells(train[:, 0], test[:, 0])
-        known = {name.tobytes(): i for i, name in enumerate(names)}
-        return ours.reshape(-1), np.array([known.get(row.astype(names.dtype).tobytes(), -1) for row in test])
+        columns = [_cells(*each) for each in zip(train.T, test.T, strict=True)]
+        cells = [np.stack(part, axis=1) for part in zip(*columns, strict=True)]
+        names, ours = np.unique(cells[0], axis=0, return_inverse=True)
+        if len(names) > BINS * 50:  # too many to learn from: by the first column alone
+            return columns[0]
+        known = {tuple(name): i for i, name in enumerate(names)}
+        return ours.reshape(-1), np.array([known.get(tuple(row), -1) for row in cells[1]])
     if np.issubdtype(train.dtype, np.floating):
-        edges = np.unique(np.quantile(train, np.linspace(0, 1, BINS + 1)[1:-1]))
-        return np.searchsorted(edges, train), np.searchsorted(edges, test)
+        finite = train[np.isfinite(train)]
+        edges = np.unique(np.quantile(finite, np.linspace(0, 1, BINS + 1)[1:-1])) if len(finite) else finite
+        # A missing y tells as well: it has a part of its own.
+        return tuple(np.where(np.isnan(y), len(edges) + 1, np.searchsorted(edges, y)) for y in (train, test))
     names, ours = np.unique(train, return_inverse=True)
     place = np.minimum(np.searchsorted(names, test), len(names) - 1)
     return ours, np.where(names[place] == test, place, -1)

@@ -14,6 +14,7 @@ NEIGHBOURS = (1, 5, 15, 45)
 SHRINKAGES = (0.01, 0.1, 0.5)
 NARROWER = (16, 64)  # components that it tries as well
 WIDEST = 256  # columns that the quadratic discriminant takes: its cost is their cube, for every class
+WIDEST_BOOSTED = 2048  # columns that boosting takes: a histogram of each for every leaf of every tree
 
 
 def fit_forest(task: Task, *, seed: int) -> Model:
@@ -26,9 +27,11 @@ def fit_forest(task: Task, *, seed: int) -> Model:
 
 
 def fit_boosting(task: Task, *, seed: int) -> Model:
-    """Histogram gradient boosting."""
+    """Histogram gradient boosting; of more than 2048 columns it takes 256 leading principal components."""
     from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 
+    if task.z.shape[1] > WIDEST_BOOSTED:
+        return _on_components(fit_boosting, task, seed=seed)
     if task.num_classes:
         rounds = int(np.clip(BOOSTED_TREES // (task.num_classes if task.num_classes > 2 else 1), 20, 100))
         kind = HistGradientBoostingClassifier
@@ -89,7 +92,7 @@ def fit_quadratic(task: Task, *, seed: int) -> Model:
     columns it takes leading principal components.
     """
     if task.z.shape[1] > WIDEST:
-        return _on_components(fit_quadratic, task, seed=seed)
+        return _on_components(fit_quadratic, task, (WIDEST, *NARROWER), seed=seed)
     z, s, k = task.z, task.target, task.num_classes
     shrinkage, score, notes = 0.5, None, ("too few rows a class to tune",)
     if tunable(s):
@@ -104,17 +107,18 @@ def fit_quadratic(task: Task, *, seed: int) -> Model:
     return Model(_gaussians(z, s, k, shrinkage), {"shrinkage": shrinkage, "cv_accuracy": score}, notes)
 
 
-def _on_components(fit: Callable[..., Model], task: Task, *, seed: int) -> Model:
+def _on_components(
+    fit: Callable[..., Model], task: Task, widths: tuple[int, ...] = (WIDEST,), *, seed: int
+) -> Model:
     """An attacker who sees leading principal components of the training rows: as many as serve best."""
     from sklearn.decomposition import PCA
 
     most = min(WIDEST, len(task.z))
     components = PCA(most, svd_solver="randomized", random_state=seed).fit(task.z)
     z = components.transform(task.z)
-    tried = {
-        width: fit(task._replace(z=z[:, :width]), seed=seed) for width in {most, *NARROWER} if width <= most
-    }
-    width = max(tried, key=lambda width: tried[width].settings["cv_accuracy"] or 0.0)
+    widths = tuple({min(width, most) for width in widths})
+    tried = {width: fit(task._replace(z=z[:, :width]), seed=seed) for width in widths}
+    width = max(tried, key=lambda width: tried[width].settings.get("cv_accuracy") or 0.0)
     model = tried[width]
     note = f"on {width} principal components of {task.z.shape[1]} columns"
     return model._replace(

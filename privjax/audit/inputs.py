@@ -270,6 +270,9 @@ def _continuous(name: str, values: dict[str, np.ndarray]) -> Target:
             raise ValueError(f"{name} has no finite value among the {part} rows: leave it out.")
     lost = sum(int((~np.isfinite(v)).sum()) for v in reals.values())
     notes = [f"{lost} rows without a finite value are left out"] if lost else []
+    train = reals["train"][np.isfinite(reals["train"])]
+    if (train == np.floor(train)).all() and 2 <= len(np.unique(train)) <= max(len(train) // 2, 2):
+        notes.append("it is judged as a quantity, though all values are whole: make classes integers")
     # Scores know no unit: in one near the largest value no square overflows. Powers of two are exact.
     largest = np.abs(reals["train"][np.isfinite(reals["train"])]).max()
     exponent = int(np.frexp(largest)[1])
@@ -294,9 +297,9 @@ def _utility(part: str, y: Any, size: int) -> np.ndarray:
         y = y[:, 0]
     if y.ndim > 2:
         raise ValueError(f"y_{part} must be labels [n] or a matrix [n, k], got shape {y.shape}.")
-    if y.dtype == object:  # told now and not after the attacks
+    for column in y.reshape(size, -1).T if y.dtype == object else ():  # told now and not after the attacks
         try:
-            np.unique(y)
+            np.unique(column)
         except TypeError:
             raise TypeError(
                 f"y_{part} has labels that cannot be compared, such as text beside None: make them one type."

@@ -4,7 +4,6 @@ import json
 import math
 import os
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -110,16 +109,26 @@ def pareto(
         results = [results]
     groups: dict[str, dict[str, list[dict[str, Any]]]] = {}
     left_out: dict[str, int] = {}
+    of: dict[str, str | None] = {}  # the data set of each method
+    seen: set[tuple] = set()
     for one in results:
-        for member in _content(one)["members"]:
+        content = _content(one)
+        data = (content.get("data") or {}).get("name")
+        for member in content["members"]:
             method = str(member["objective"])
             groups.setdefault(method, {})
             left_out.setdefault(method, 0)
+            key = json.dumps(member["privacy_weight"], sort_keys=True)
+            if of.setdefault(method, data) != data:
+                raise ValueError(f"results of {of[method]} and of {data} have no mean: one call for each.")
+            seed = member.get("seed")
+            if (method, key, seed) in seen:
+                raise ValueError(f"results have {method} at weight {key} and seed {seed} twice: name one.")
+            seen.add((method, key, seed))
             row = _row(member, attribute)
             if row is None:
                 left_out[method] += 1
             else:
-                key = json.dumps(member["privacy_weight"], sort_keys=True)
                 groups[method].setdefault(key, []).append(row)
     curves = {}
     for method, by_weight in groups.items():
@@ -142,7 +151,9 @@ def front(points: Sequence[Point]) -> tuple[int, ...]:
 def _content(results: Mapping[str, Any] | str | os.PathLike) -> Mapping[str, Any]:
     if isinstance(results, Mapping):
         return results
-    return json.loads((Path(results) / "results.json").read_text(encoding="utf-8"))
+    from privjax.sweep import load_results
+
+    return load_results(results)
 
 
 def _row(member: Mapping[str, Any], attribute: str | None) -> dict[str, Any] | None:

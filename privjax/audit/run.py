@@ -56,6 +56,8 @@ def audit(
     from joblib import Parallel, delayed, effective_n_jobs
 
     start = time.perf_counter()
+    if not hasattr(seed, "__index__") or seed < 0:
+        raise ValueError(f"seed must be a whole number, not negative, got {seed!r}.")
     problem = make_problem(
         {"train": z_train, "test": z_test, "validation": z_validation},
         {"train": s_train, "test": s_test, "validation": s_validation},

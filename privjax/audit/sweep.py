@@ -4,13 +4,13 @@ import hashlib
 import json
 import operator
 import os
-import re
 import time
+import uuid
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from privjax.audit.adversaries import Adversaries, choose
+from privjax.audit.adversaries import Adversaries, Adversary, choose
 from privjax.audit.attack import Attack, attack, attack_many
 from privjax.audit.inputs import Problem, make_problem
 from privjax.audit.network import WIDTHS, sweep_lanes
@@ -21,7 +21,7 @@ from privjax.progress import Standing, reporter
 if TYPE_CHECKING:
     from privjax.datasets import Dataset
 
-VERSION = 3  # of what an audit computes: a point audited by another version is audited again
+VERSION = 4  # of what an audit computes: a point audited by another version is audited again
 
 
 def audit_sweep(
@@ -68,12 +68,11 @@ def audit_sweep(
     members = _members(results, points)
     if network_widths is None:
         network_widths = _discriminator_widths(results)
-    names = [
-        [a._replace(fit=None) for a in choose(adversaries, discrete=kind, network_widths=network_widths)]
+    told = [
+        _told(adversary)
         for kind in (True, False)
+        for adversary in choose(adversaries, discrete=kind, network_widths=network_widths)
     ]
-    # Without addresses, which are others in the next process.
-    told = re.sub(r" at 0x[0-9a-f]+", "", repr((adversaries, names)))
     settings = {"version": VERSION, "seed": seed, "adversaries": told}
     prints = {member["point"]: _fingerprint(settings, member) for member in members}
     with exclusive(folder / "audit" / ".lock", wait=False):
@@ -217,6 +216,23 @@ def _attack_point(point: int, problem: Problem, away: list, seed: int) -> tuple[
     """All attackers of one point but the networks, one after another: what a worker does."""
     with quiet():
         return point, {i: attack(problem, target, adversary, seed=seed) for i, target, adversary in away}
+
+
+def _told(adversary: Adversary) -> str:
+    """An attacker down to the code of its functions: another one must not be given the reports of this.
+
+    What a user's estimator prints as may leave parameters out. One that cannot be written down is new at
+    every call, so that its reports are made again.
+    """
+    import cloudpickle
+
+    told = repr(adversary._replace(fit=None))
+    if adversary.group != "user":
+        return told
+    try:
+        return f"{told} {hashlib.sha256(cloudpickle.dumps(adversary.fit)).hexdigest()}"
+    except Exception:  # whatever the estimator's own pickling may raise
+        return f"{told} {uuid.uuid4()}"
 
 
 def _fingerprint(settings: dict[str, Any], member: dict[str, Any]) -> str:

@@ -164,7 +164,9 @@ class PrivacyTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         """
         check_is_fitted(self)
         names = getattr(self, "feature_names_in_", None)
-        about = {"objective": self.objective, "privacy_weight": self.privacy_weight}
+        weight = self.privacy_weight  # a search may have made it a number of NumPy's
+        weight = {k: float(v) for k, v in weight.items()} if isinstance(weight, dict) else float(weight)
+        about = {"objective": self.objective, "privacy_weight": weight}
         return device.export(self._model, to, None if names is None else list(names), about)
 
     @property

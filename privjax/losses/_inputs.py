@@ -13,6 +13,8 @@ from jax import Array
 from jax.core import Tracer
 from jax.typing import ArrayLike
 
+MOST_CLASSES = 10**6  # larger labels are identifiers that nobody numbered
+
 
 class Rows(NamedTuple):
     """Rows that count: z [n, d] in at least float32, weights [n]; what has weight zero is zeroed."""
@@ -193,7 +195,10 @@ def _class_count(p: Array, there: Array, num_classes: int | None) -> int:
                 "num_classes is needed with integer labels p under jit, vmap or grad of p: pass "
                 "num_classes=..., the number of classes, as a Python integer"
             )
-        return max(1, int(jnp.max(jnp.where(there, p, 0))) + 1)
+        largest = max(0, int(jnp.max(jnp.where(there, p, 0))))
+        if largest >= MOST_CLASSES:
+            raise ValueError(f"p holds the label {largest}: number the classes from 0, or pass num_classes")
+        return largest + 1
     if not isinstance(num_classes, (int, np.integer)) or isinstance(num_classes, bool):
         raise TypeError(f"num_classes must be a Python integer, got {type(num_classes).__name__}")
     if num_classes < 1:

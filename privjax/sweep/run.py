@@ -13,7 +13,13 @@ from privjax.datasets import Dataset
 from privjax.networks import Networks
 from privjax.progress import reporter
 from privjax.sweep import chunks as chunking
-from privjax.sweep.members import content_hash, make_groups, make_loader, make_members
+from privjax.sweep.members import (
+    content_hash,
+    make_groups,
+    make_loader,
+    make_members,
+    stack_hyperparameters,
+)
 from privjax.sweep.results import Encoder, PathLike, load_encoder
 from privjax.sweep.trainer import Settings, Trainer
 from privjax.sweep.workdir import (
@@ -26,6 +32,7 @@ from privjax.sweep.workdir import (
     versions,
 )
 from privjax.train import Objective, make_objective, one_blas_thread
+from privjax.train.fit import check_count, check_rates
 
 
 class SweepResult(NamedTuple):
@@ -110,10 +117,9 @@ def sweep(
         `public_dropout`.
     """
     objective = make_objective(objective) if isinstance(objective, str) else objective
-    if checkpoint_every < 1:
-        raise ValueError(f"checkpoint_every must be at least 1, got {checkpoint_every}.")
-    if num_epochs is not None and num_epochs < 1:
-        raise ValueError(f"num_epochs must be at least 1, got {num_epochs}.")
+    check_count("checkpoint_every", checkpoint_every)
+    if num_epochs is not None:
+        check_count("num_epochs", num_epochs)
     members = make_members(privacy_weights, seeds)
     seeds = list(dict.fromkeys(member.seed for member in members))
     load = make_loader(data)
@@ -129,6 +135,9 @@ def sweep(
     )
     group = next(groups)
     networks = group.config.networks
+    check_rates(rates)
+    # Told before a folder belongs to settings that cannot be.
+    stack_hyperparameters(members, group.config, rates)
     config = as_json(
         {
             "schema": SCHEMA,

@@ -118,8 +118,11 @@ def describe_objective(objective: Objective) -> dict[str, Any]:
     fields = objective._asdict()
     loss = fields.pop("privacy_loss")
     loss = getattr(loss, "func", loss)  # of a partial
+    plain = {k: v for k, v in fields.items() if isinstance(v, (str, int, float, bool))}
+    if not plain["within_utility"]:  # folders of before it was there go on
+        del plain["within_utility"]
     return {
-        **{k: v for k, v in fields.items() if isinstance(v, (str, int, float, bool))},
+        **plain,
         "privacy_loss": f"{loss.__module__}.{getattr(loss, '__qualname__', type(loss).__qualname__)}",
         "settings": {name: repr(value) for name, value in objective.settings},
         "schedule": objective.schedule._asdict(),

@@ -17,6 +17,7 @@ from privjax.train.monitor import measured_rows, utility_score
 from privjax.train.objectives import Objective, make_objective
 from privjax.train.state import (
     STATUS_NAMES,
+    Hyperparameters,
     TrainConfig,
     TrainState,
     hyperparameters,
@@ -121,11 +122,12 @@ def fit(
         validation_rows=validation_rows,
         batch_size=batch_size,
     )
+    check_rates(rates)
     numbers = hyperparameters(
         config.objective, config.task, privacy_weight=privacy_weight, seed=seed, **rates
     )
-    if num_epochs is not None and num_epochs < 1:
-        raise ValueError(f"num_epochs must be at least 1, got {num_epochs}.")
+    if num_epochs is not None:
+        check_count("num_epochs", num_epochs)
     # All of the schedule, so that fewer epochs are not another compilation.
     most = config.objective.schedule.max_epochs
     start = init_state(numbers, data, config=config)
@@ -154,8 +156,7 @@ def prepare(
     **rows: ArrayLike | None,
 ) -> tuple[TrainData, TrainConfig]:
     """Data on the device and the static config for them, all checked; arguments as `fit`'s."""
-    if batch_size < 1:
-        raise ValueError(f"batch_size must be at least 1, got {batch_size}.")
+    check_count("batch_size", batch_size)
     objective = make_objective(objective) if isinstance(objective, str) else objective
     if not isinstance(objective, Objective):
         raise TypeError(f"objective must be a name or an Objective, got {type(objective).__name__}.")
@@ -167,6 +168,8 @@ def prepare(
                 f"{where} is continuous, but {objective.name} compares classes: use kdi or "
                 "lsdn, or integer labels."
             )
+    if objective.within_utility and not task.num_classes:
+        raise ValueError("y is continuous, but within_utility compares rows of the same class of y.")
     if networks is None:
         networks = nn_networks(
             data.x.shape[1:],
@@ -176,6 +179,20 @@ def prepare(
     config = TrainConfig(networks, objective, task, batch_size)
     _check_shapes(data, config)
     return data, config
+
+
+def check_count(name: str, value: Any) -> None:
+    """A whole number, at least 1."""
+    if not hasattr(value, "__index__") or value < 1:
+        raise ValueError(f"{name} must be at least 1, a whole number, got {value!r}.")
+
+
+def check_rates(rates: Mapping[str, Any]) -> None:
+    """Names among the numbers of a member that have defaults."""
+    known = [name for name in Hyperparameters._fields if name.endswith(("_rate", "_dropout"))]
+    for name in rates:
+        if name not in known:
+            raise TypeError(f"{name} is not known: beside the named arguments there are {', '.join(known)}.")
 
 
 def _only_axis(mesh: jax.sharding.Mesh, data: TrainData, batch_size: int) -> str:

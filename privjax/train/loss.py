@@ -1,5 +1,7 @@
 """Algorithm 1's three losses as one sum, whose gradient gives each network that of its own loss."""
 
+import functools
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -109,8 +111,8 @@ def total_loss(
         # A privacy loss compares rows with each other, so every device needs the z of all; each then
         # counts for its share, and the sum over devices is the loss of the whole batch, exactly.
         share = 1.0 / lax.axis_size(axis)
-        z, p, weights = lax.all_gather((z, batch.p, batch.weights), axis, tiled=True)
-        batch = batch._replace(p=p, weights=weights)
+        z, y, p, weights = lax.all_gather((z, batch.y, batch.p, batch.weights), axis, tiled=True)
+        batch = Batch(batch.x, y, p, weights)
 
     fixed = lax.stop_gradient(params)
     # For L_Disc, everything but the discriminator itself is a constant.
@@ -127,12 +129,17 @@ def total_loss(
         def teacher(z, critic=critic):
             return critic(z, params=learning)
 
-        settings = dict(attribute=attribute, weights=batch.weights, constants=constants, key=loss_key)
+        def judged(loss, z, critic, p=p, attribute=attribute):
+            settings = dict(attribute=attribute, constants=constants, key=loss_key, critic=critic)
+            if objective.within_utility:
+                return _mean_over_classes(functools.partial(loss, z, p, **settings), batch, task)
+            return loss(z, p, weights=batch.weights, **settings)
+
         if objective.discriminator_loss is None:
-            privacy.append(objective.privacy_loss(z, p, critic=None, **settings))
+            privacy.append(judged(objective.privacy_loss, z, None))
         else:
-            privacy.append(objective.privacy_loss(z, p, critic=critic, **settings))
-            discriminator += objective.discriminator_loss(lax.stop_gradient(z), p, critic=teacher, **settings)
+            privacy.append(judged(objective.privacy_loss, z, critic))
+            discriminator += judged(objective.discriminator_loss, lax.stop_gradient(z), teacher)
 
     w = networks.projection(params)
     orthonormality = jnp.zeros(()) if w is None else orthonormality_penalty(w)
@@ -142,3 +149,11 @@ def total_loss(
     whole = utility if axis is None else lax.psum(lax.stop_gradient(utility), axis)
     parts = Losses(whole, task.collect(privacy), orthonormality, discriminator, whole + weighted)
     return utility + share * (weighted + discriminator), parts
+
+
+def _mean_over_classes(loss: Callable[..., Array], batch: Batch, task: Task) -> Array:
+    """sum_c N_c/N loss(rows with y = c): the others get weight 0, as shapes must not depend on y."""
+    weights = jnp.ones(batch.y.shape) if batch.weights is None else batch.weights
+    within = weights * jax.nn.one_hot(batch.y, task.num_classes, axis=0)
+    shares = within.sum(1) / jnp.maximum(within.sum(), jnp.finfo(jnp.float32).tiny)
+    return shares @ jax.vmap(lambda weights: loss(weights=weights))(within)

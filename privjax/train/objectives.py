@@ -60,6 +60,9 @@ class Objective(NamedTuple):
       draw: `draw(key, width)` gives arrays drawn once for z of that width and passed as
         `constants`.
       continuous: whether p may be continuous.
+      within_utility: whether only rows of the same utility class are compared (y must be classes): the mean
+        over those classes of what z says of p beyond y. Where y itself tells of p, as a group does
+        of its people, the paper's loss can only be small once y is lost too.
       private_rate: Adam's learning rate for the private network.
       public_rate: for the public network.
       discriminator_rate: for the discriminator.
@@ -72,6 +75,7 @@ class Objective(NamedTuple):
     discriminator_loss: Callable[..., Array] | None = None
     draw: Callable[[Array, int], Any] | None = None
     continuous: bool = False
+    within_utility: bool = False
     private_rate: float = 1e-3
     public_rate: float = 1e-3
     discriminator_rate: float = 1e-3

@@ -87,6 +87,17 @@ def test_the_quadratic_attacker_takes_wide_releases():
     assert blind.value("accuracy") < 0.5
 
 
+def test_boosting_takes_wide_releases():
+    rng = np.random.default_rng(0)
+    s = rng.integers(0, 2, 300)
+    z = (rng.normal(size=(300, 3)) + s[:, None]) @ rng.normal(size=(3, 3000)) + rng.normal(size=(300, 3000))
+    (found,) = audit(*halves(z, s), adversaries=["boosting"]).attributes["s"].attacks
+    assert found.value("accuracy") > 0.7
+    assert found.notes == ("on 200 principal components of 3000 columns",)
+    (blind,) = audit(*halves(z, rng.permutation(s)), adversaries=["boosting"]).attributes["s"].attacks
+    assert blind.value("accuracy") < 0.65
+
+
 @pytest.mark.parametrize("width", [5, 90])
 def test_ridge_is_scikit_learns_narrow_or_wide(width):
     rng = np.random.default_rng(0)

@@ -312,3 +312,38 @@ def test_y_of_another_shape_or_of_two_types_is_told_or_read():
         audit(Z, S, TEST, S[:30], y_train=odd, y_test=odd[:30])
     with pytest.raises(ValueError, match="the same columns"):
         audit(Z, S, TEST, S[:30], y_train=np.ones((60, 2)), y_test=np.ones(30))
+    with pytest.raises(ValueError, match="seed must be a whole number, not negative"):
+        audit(Z, S, TEST, S[:30], seed=-1)
+
+
+def floor(y_train, y_test):
+    report = audit(Z, S, TEST, S[:30], y_train=y_train, y_test=y_test, adversaries=[_tree()])
+    return report.attributes["s"].label_alone["accuracy"].value
+
+
+def test_one_missing_y_hides_nothing_of_what_y_tells():
+    y = S.astype(float)
+    assert floor(y, y[:30]) == 1.0
+    y[0] = np.nan
+    assert floor(y, y[:30]) >= 0.9
+    missing = np.where(S == 1, np.nan, 7.0)  # that it is missing tells
+    assert floor(missing, missing[:30]) == pytest.approx(2 / 3)
+    assert floor(np.full(60, np.nan), np.full(30, np.nan)) == pytest.approx(1 / 3)
+
+
+def test_y_may_be_a_table_of_text():
+    words, other = np.array(["w", "walking", "x"])[S], np.arange(60) % 2
+    y = pd.DataFrame({"a": words, "b": other})
+    assert floor(y, y[:30]) == 1.0
+    assert floor(y[["b"]], y[["b"]][:30]) < 0.5
+    short = pd.DataFrame({"a": np.array(["w", "z", "x"])[S], "b": other})
+    assert floor(short, y[:30]) == pytest.approx(2 / 3)  # "walking" is not "w"
+
+
+def test_class_numbers_among_reals_are_told():
+    def notes(s):
+        report = audit(Z, s, TEST, s[:30], adversaries="ridge")
+        return report.attributes["s"].notes
+
+    assert any("make classes integers" in note for note in notes(S.astype(float)))
+    assert notes(Z[:, 0]) == ()

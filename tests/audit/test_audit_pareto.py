@@ -85,3 +85,18 @@ def test_methods_apart_and_what_is_missing_said():
     with pytest.raises(ValueError, match="attribute must be one of s, t"):
         pareto({"members": [two]})
     assert pareto({"members": [two]}, attribute="t")["mmd"].points[0].leakage.value == 0.5
+
+
+def test_what_is_no_other_seed_is_not_averaged():
+    one = {"data": {"name": "har"}, "members": [member(1.0, 0, 0.9, 0.5)]}
+    other = {"data": {"name": "har"}, "members": [member(1.0, 1, 0.8, 0.5)]}
+    assert pareto([one, other])["mmd"].points[0].utility.seeds == 2
+    with pytest.raises(ValueError, match="mmd at weight 1.0 and seed 0 twice"):
+        pareto([one, one])
+    with pytest.raises(ValueError, match="results of har and of digits have no mean"):
+        pareto([one, other | {"data": {"name": "digits"}}])
+
+
+def test_a_folder_without_results_is_told(tmp_path):
+    with pytest.raises(FileNotFoundError, match="is not there: is .* the workdir of a sweep"):
+        pareto(tmp_path)

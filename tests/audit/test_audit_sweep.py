@@ -11,6 +11,9 @@ import warnings
 import joblib
 import numpy as np
 import pytest
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
 from test_audit_report import without_seconds
 
 from privjax import datasets
@@ -46,6 +49,22 @@ def test_every_member_is_audited_and_written(workdir, digits, capsys):
     assert loaded == []
     audit_sweep(folder, digits, adversaries="quadratic", points=[2], n_jobs=1)
     assert loaded == [2]
+
+
+def test_another_estimator_is_another_audit(workdir):
+    """Two that print alike but for an address: what one found must not be told of the other."""
+    folder, loaded = workdir
+
+    def found(change):
+        seer = make_pipeline(FunctionTransformer(change), KNeighborsClassifier())
+        results = audit_sweep(folder, points=[0], adversaries=seer, n_jobs=1)
+        return results["members"][0]["audit"]["attributes"]["s"]["strongest"]["accuracy"]
+
+    plain, blind = (lambda z: z), (lambda z: 0 * z)
+    assert found(blind) < 0.2 < found(plain)
+    loaded.clear()
+    assert found(plain) > 0.2
+    assert loaded == []  # and the same one is not asked twice
 
 
 def test_it_goes_on_where_it_was(workdir):
