@@ -1,5 +1,6 @@
 """The scikit-learn front: the numbers of `fit`, the manners of scikit-learn."""
 
+import copy
 import io
 import json
 import pickle
@@ -451,6 +452,10 @@ def test_the_private_half_alone_goes_to_the_device(data, fitted, tmp_path):
     assert not any(kernel.tobytes() in kept for kernel, _ in fitted._model.public)
     with pytest.raises(ValueError, match="to must end in .npz, got 'encoder.pkl'"):
         fitted.export(tmp_path / "encoder.pkl")
+    for weight in (np.int64(2), np.float32(2), {"s": np.float32(2)}):  # as a search over arrays leaves it
+        searched = copy.copy(fitted).set_params(privacy_weight=weight)
+        told = searched.export(tmp_path / "searched.npz")["privacy_weight"]
+        assert told == (2.0 if np.isscalar(weight) else {"s": 2.0})
 
 
 def test_the_parity_of_digits_is_kept_and_the_digit_is_lost():

@@ -101,6 +101,8 @@ def test_num_classes(loss):
     with pytest.raises(ValueError, match="num_classes"):
         loss(Z, np.eye(CLASSES, dtype=np.float32)[P], num_classes=CLASSES + 1)
     np.testing.assert_allclose(loss(Z, P), loss(Z, P, num_classes=CLASSES), rtol=1e-6)
+    with pytest.raises(ValueError, match="p holds the label .*: number the classes from 0"):
+        loss(Z, P.astype(np.int64) + 2**40)
 
 
 def test_hyperparameters_out_of_range_are_named():

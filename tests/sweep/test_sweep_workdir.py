@@ -332,3 +332,23 @@ def test_kill_at_any_moment(tmp_path):
         x = make_small().x
         np.testing.assert_array_equal(load_encoder(folder, point)(x), undisturbed.encoder(point)(x))
     assert len(seen) > 1  # the kills were spread over the sweep
+
+
+def test_settings_that_cannot_be_leave_the_folder_alone(tmp_path):
+    for settings, error in (
+        ({"private_rate": -1.0}, ValueError),
+        ({"privte_rate": 1e-3}, TypeError),
+        ({"privacy_weights": [{"a": 1.0}]}, TypeError),
+        ({"batch_size": 10.5}, ValueError),
+        ({"num_epochs": 1.5}, ValueError),
+    ):
+        (wrong,) = [name for name in settings]
+        with pytest.raises(error, match="privacy_weight" if wrong == "privacy_weights" else wrong):
+            small_sweep(workdir=tmp_path / "run", **settings)
+        assert not (tmp_path / "run" / "config.json").exists()
+
+
+def test_folders_of_before_within_utility_go_on():
+    assert "within_utility" not in describe_objective(privjax.make_objective("mmd"))
+    changed = describe_objective(privjax.make_objective("mmd", within_utility=True))
+    assert changed["within_utility"] is True
