@@ -158,6 +158,16 @@ def _made_results(leaks):
     return {"har": {"methods": {label: entry(label, leak) for label, leak in leaks.items()}}}
 
 
+def test_an_interval_is_of_the_splits_that_gave_numbers(experiments):
+    (_, row) = experiments("run").summary(_made_results({"NN-MMD": 0.06})["har"])
+    assert (row["splits"], row["utility"]) == (1, 0.98)
+    content = _made_results({"NN-MMD": 0.06})["har"]
+    runs = content["methods"]["NN-MMD"]["runs"]
+    runs["1"] = {"points": [dict(point, utility=None) for point in runs["0"]["points"]]}
+    (_, row) = experiments("run").summary(content)
+    assert (row["splits"], row["utility"], row["utility_half"]) == (1, 0.98, None)
+
+
 def test_claims_are_judged_by_the_numbers(experiments):
     claims = experiments("claims")
     verdicts = lambda leaks: {  # noqa: E731

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from privjax.audit.folds import fold_numbers, sample_rows, tunable
+from privjax.audit.linear_svm import row_span
 from privjax.audit.model import Model, Task
 
 NUM_TREES = 250
@@ -46,9 +47,14 @@ def fit_logistic(task: Task, *, seed: int) -> Model:
     """Multinomial logistic regression."""
     from sklearn.linear_model import LogisticRegression
 
+    basis = row_span(task.z)
+    task = task._replace(z=task.z @ basis)
     fitted = LogisticRegression(C=1.0, max_iter=500).fit(task.z, task.target)
     late = int(np.max(fitted.n_iter_)) >= 500
-    return Model(_predictor(fitted, task), {"C": 1.0}, ("stopped before it converged",) if late else ())
+    predict = _predictor(fitted, task)
+    return Model(
+        lambda rows: predict(rows @ basis), {"C": 1.0}, ("stopped before it converged",) if late else ()
+    )
 
 
 def fit_neighbours(task: Task, *, seed: int) -> Model:

@@ -158,10 +158,12 @@ def stack_hyperparameters(
     members: Sequence[Member], config: TrainConfig, rates: dict[str, float]
 ) -> Hyperparameters:
     """The numbers of some members, stacked."""
-    each = [
-        hyperparameters(
-            config.objective, config.task, privacy_weight=member.privacy_weight, seed=member.seed, **rates
-        )
-        for member in members
-    ]
+    each = [member_hyperparameters(member, config, rates) for member in members]
     return jax.tree.map(lambda *numbers: jnp.stack(numbers), *each)
+
+
+def member_hyperparameters(member: Member, config: TrainConfig, rates: dict[str, float]) -> Hyperparameters:
+    """The numbers of one member, checked."""
+    return hyperparameters(
+        config.objective, config.task, privacy_weight=member.privacy_weight, seed=member.seed, **rates
+    )

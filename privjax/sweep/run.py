@@ -18,7 +18,7 @@ from privjax.sweep.members import (
     make_groups,
     make_loader,
     make_members,
-    stack_hyperparameters,
+    member_hyperparameters,
 )
 from privjax.sweep.results import Encoder, PathLike, load_encoder
 from privjax.sweep.trainer import Settings, Trainer
@@ -137,7 +137,8 @@ def sweep(
     networks = group.config.networks
     check_rates(rates)
     # Told before a folder belongs to settings that cannot be.
-    stack_hyperparameters(members, group.config, rates)
+    for member in members:
+        member_hyperparameters(member, group.config, rates)
     config = as_json(
         {
             "schema": SCHEMA,

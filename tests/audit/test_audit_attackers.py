@@ -9,7 +9,7 @@ from sklearn.svm import SVC, LinearSVC
 from privjax.audit import audit
 from privjax.audit.adversaries import OUT_OF_FAMILY, PAPER, REGRESSORS
 from privjax.audit.gaussian import gaussian, squared_distances
-from privjax.audit.linear_svm import linear_scores, linear_svm_path
+from privjax.audit.linear_svm import linear_scores, linear_svm_path, row_span
 from privjax.audit.model import Task
 from privjax.audit.rbf_svm import fit_votes
 from privjax.audit.regressors import fit_ridge
@@ -85,6 +85,19 @@ def test_the_quadratic_attacker_takes_wide_releases():
     assert found.notes == ("on 16 principal components of 600 columns",)
     (blind,) = audit(*halves(z, rng.permutation(s)), adversaries=["quadratic"]).attributes["s"].attacks
     assert blind.value("accuracy") < 0.5
+
+
+def test_wide_rows_cost_no_more_than_their_span():
+    rng = np.random.default_rng(0)
+    z, s, new = rng.normal(size=(40, 300)), np.arange(40) % 3, rng.normal(size=(50, 300))
+    basis = row_span(z)
+    assert basis.shape == (300, 40)
+    for C in (0.1, 10.0):
+        (wide,), (narrow,) = (linear_svm_path(rows, s, 3, penalties=(C,)) for rows in (z, z @ basis))
+        want = linear_scores(new, wide)
+        np.testing.assert_allclose(linear_scores(new @ basis, narrow), want, atol=2e-3 * np.abs(want).max())
+    narrow = z[:, :7]
+    np.testing.assert_array_equal(narrow @ row_span(narrow), narrow)
 
 
 def test_boosting_takes_wide_releases():
