@@ -100,11 +100,22 @@ def faces(
         objective_settings=WARM | {"kernel": SCALE_FREE},
     )
     # Beyond the paper too: rows are compared within each class of the utility, so that z may tell all of y.
-    within = {"weights": (4.0, 8.0, 16.0), "objective_settings": WARM | {"within_utility": True}}
+    within = WARM | {"within_utility": True}
     config.methods.nn_within = trained(
-        "mmd", label="NN-MMD, within y", panels=(METHODS,), replace=dense, **within
+        "mmd",
+        label="NN-MMD, within y",
+        panels=(METHODS,),
+        replace=dense,
+        weights=(4.0, 16.0),
+        objective_settings=within,
     )
-    config.methods.within = trained("mmd", label="SCNN-MMD, within y", panels=(METHODS,), **within)
+    config.methods.within = trained(
+        "mmd",
+        label="SCNN-MMD, within y",
+        panels=(METHODS,),
+        weights=(0.5, 1.0, 4.0),
+        objective_settings=within,
+    )
     for objective in ("kdi", "wdn", "lsdn", "rff_mmd"):
         config.methods[objective] = trained(
             objective,
