@@ -130,7 +130,7 @@ def make_groups(
         chosen = {member.seed: load(member.seed) for member in group}
         distinct = {dataset.content_hash: dataset for dataset in chosen.values()}
         data, config = prepare(
-            *(_joined([getattr(d, name) for d in distinct.values()]) for name in ("x", "y", "s")),
+            *(_joined([column(d) for d in distinct.values()]) for column in COLUMNS),
             objective=objective,
             networks=networks,
             batch_size=batch_size,
@@ -143,6 +143,23 @@ def make_groups(
             validation = (start + split.validation).astype(np.int32) if len(split.validation) else None
             rows[seed] = Rows((start + split.train).astype(np.int32), validation)
         yield Group(group, chosen, data, rows, config)
+
+
+def learnt(labels: np.ndarray, dataset: Dataset) -> np.ndarray:
+    """Labels of a data set as training sees them: classes as they are, reals at mean 0 and spread 1.
+
+    By the training rows. In other units every privacy weight would mean something else, and a network would
+    take thousands of steps to reach the mean.
+    """
+    if not np.issubdtype(labels.dtype, np.floating):
+        return labels
+    train = labels[dataset.split.train].astype(np.float64)
+    spread = train.std(0)
+    # One that never changes says nothing, in any unit.
+    return ((labels - train.mean(0)) / np.where(spread > 0, spread, 1.0)).astype(np.float32)
+
+
+COLUMNS = (lambda d: d.x, lambda d: learnt(d.y, d), lambda d: learnt(d.s, d))
 
 
 def _joined(arrays: list[np.ndarray]) -> np.ndarray:

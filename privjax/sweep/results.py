@@ -15,7 +15,7 @@ from privjax.datasets import Dataset
 from privjax.files import write_json
 from privjax.networks import Networks, make_networks
 from privjax.sweep.checkpoints import Checkpoints
-from privjax.sweep.members import Member
+from privjax.sweep.members import Member, learnt
 from privjax.sweep.workdir import SCHEMA, read_json
 from privjax.train import STATUS_NAMES, TrainConfig, utility_score
 from privjax.train.fit import apply_to_rows, both_spheres
@@ -76,7 +76,8 @@ def make_record(
     if len(dataset.split.test):
         part = dataset.part("test")
         outputs = apply_to_rows(both_spheres(config.networks), tree["params"], part.x)
-        y = part.y if config.task.num_classes else part.y.reshape(len(part.y), -1)
+        y = learnt(dataset.y, dataset)[dataset.split.test]
+        y = y if config.task.num_classes else y.reshape(len(y), -1)
         test = _number(utility_score(jnp.asarray(outputs), jnp.asarray(y), config.task))
     measures = last.measures
     return {

@@ -95,8 +95,8 @@ def fit(
 
     Args:
       x: inputs [n, ...].
-      y: utility: integer labels [n], or reals for a squared error.
-      p: private variable: integer labels [n], or reals (kdi and lsdn), or a dict of several.
+      y: utility: integer labels [n], or reals for a squared error; best at spread 1, as weights depend on it.
+      p: private variable: integer labels [n], or reals (kdi and lsdn; the same), or a dict of several.
       objective: "mmd", "rff_mmd", "kdi", "wdn", "lsdn", or an `Objective`.
       privacy_weight: lambda_P; a dict of one for each private variable when p is a dict.
       networks: the networks; those of `nn_networks` when None.

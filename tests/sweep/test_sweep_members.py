@@ -1,5 +1,6 @@
 """A sweep gives the numbers that its members would give alone, however it is laid out."""
 
+import dataclasses
 import json
 
 import jax
@@ -8,6 +9,7 @@ import pytest
 from small import NETWORKS, make_small, small_sweep
 
 import privjax
+from privjax import nn_networks
 from privjax.train import make_objective, prepare
 
 
@@ -235,3 +237,20 @@ def test_log_lines(capsys):
 def test_bar(capsys):
     small_sweep(progress="bar")
     assert "4/4 members" in capsys.readouterr().err
+
+
+def test_the_unit_of_reals_does_not_matter():
+    def found(unit, shift):
+        data = make_small()
+        y = (unit * data.x[:, 0] + shift).astype(np.float32)
+        s = (unit * data.x[:, 1] - shift).astype(np.float32)
+        data = dataclasses.replace(data, y=y, s=s, y_names=(), s_names=())
+        networks = nn_networks(6, num_outputs=1, private_widths=(4,), public_widths=(8,))
+        settings = dict(objective="kdi", privacy_weights=[0.01], seeds=[0], num_epochs=60)
+        settings |= dict(private_rate=1e-2, public_rate=1e-2)
+        return small_sweep(data, networks=networks, **settings).members[0]
+
+    plain, other = found(1.0, 0.0), found(2.0**12, 2.0**13)
+    assert plain["utility"]["test"] > 0.2  # in the large unit as it is, 60 epochs would not reach the mean
+    np.testing.assert_allclose(other["utility"]["test"], plain["utility"]["test"], atol=1e-3)
+    np.testing.assert_allclose(other["losses"]["privacy"], plain["losses"]["privacy"], rtol=1e-2)
