@@ -170,7 +170,7 @@ def _mark_limits(axis, floor: list[float], majority: list[float], best: float) -
     if floor:
         axis.axvline(max(floor), color="0.5", linestyle="--", linewidth=1, label="what y alone says of s")
         # Nobody does worse than naming the largest class, or than what y gives away.
-        axis.plot(max(floor + majority), best, marker="*", markersize=15, color="gold",
+        axis.plot(max(*floor, *majority, 0.0), best, marker="*", markersize=15, color="gold",
                   markeredgecolor="k", linestyle="none", label="ideal", zorder=5)  # fmt: skip
 
 
