@@ -70,7 +70,10 @@ def _cells(train: np.ndarray, test: np.ndarray) -> tuple[np.ndarray, np.ndarray]
         finite = train[np.isfinite(train)]
         edges = np.unique(np.quantile(finite, np.linspace(0, 1, BINS + 1)[1:-1])) if len(finite) else finite
         # A missing y tells as well: it has a part of its own.
-        return tuple(np.where(np.isnan(y), len(edges) + 1, np.searchsorted(edges, y)) for y in (train, test))
+        ours, theirs = (
+            np.where(np.isnan(y), len(edges) + 1, np.searchsorted(edges, y)) for y in (train, test)
+        )
+        return ours, theirs
     names, ours = np.unique(train, return_inverse=True)
     place = np.minimum(np.searchsorted(names, test), len(names) - 1)
     return ours, np.where(names[place] == test, place, -1)
