@@ -7,6 +7,7 @@ import oracles
 import pytest
 
 import privjax
+from privjax.losses.rff import sin_cos
 
 TARGETS = {
     "gaussian": (privjax.gaussian(1.5), oracles.gaussian(1.5)),
@@ -102,6 +103,27 @@ def test_features_get_no_gradient():
     features = draw(privjax.gaussian(), 20)
     slope = jax.grad(lambda f: privjax.rff_mmd_loss(z, labels, features=f, num_classes=3))(features)
     assert not any(np.asarray(leaf).any() for leaf in jax.tree.leaves(slope))
+
+
+@pytest.mark.parametrize("size", [1e-6, 1.0, 10.0, 1e3, 1e5, 1e6])
+def test_sine_and_cosine_are_those_of_float64(size):
+    x = np.random.default_rng(0).uniform(-size, size, 20_000).astype(np.float32)
+    x[:5] = 0.0, np.pi / 2, -np.pi / 2, np.pi, 2 * np.pi
+    sin, cos = jax.jit(sin_cos)(x)
+    exact = x.astype(np.float64)
+    # Of 1 up to 1e5, then of x, whose own rounding is as much; small angles keep all of their digits.
+    ulp = np.finfo(np.float32).eps * (1.0 if size <= 1e5 else size)
+    np.testing.assert_allclose(sin, np.sin(exact), rtol=0, atol=2 * ulp)
+    np.testing.assert_allclose(cos, np.cos(exact), rtol=0, atol=2 * ulp)
+    np.testing.assert_allclose(sin[np.abs(x) < 1], np.sin(exact)[np.abs(x) < 1], rtol=5e-7)
+    slope = jax.vmap(jax.grad(lambda x: sin_cos(x)[0] + 2 * sin_cos(x)[1]))(x)
+    np.testing.assert_allclose(slope, np.cos(exact) - 2 * np.sin(exact), rtol=0, atol=4 * ulp)
+
+
+def test_sine_and_cosine_of_huge_and_broken_angles():
+    sin, cos = sin_cos(jnp.asarray([1e8, 1e20, -3e38], jnp.float32))
+    np.testing.assert_allclose(np.square(sin) + np.square(cos), 1.0, rtol=1e-6)
+    assert np.isnan(sin_cos(jnp.asarray([np.nan, np.inf], jnp.float32))).all()
 
 
 @pytest.mark.parametrize("scale", [1e-6, 1e-3])
