@@ -11,7 +11,7 @@ layers with a scale-free kernel to 0.22, where the largest of the nine is 0.13; 
 are hidden down to guessing.
 """
 
-from common import METHODS, TINY_NN, TINY_SENSORS, experiment, smaller, trained
+from common import CONVERGED, METHODS, TINY_NN, TINY_SENSORS, experiment, smaller, trained
 from har import deep_scale_free
 
 
@@ -24,9 +24,15 @@ def get_config(size: str = "full"):
         networks={"kind": "nn", "private_widths": (50,), "public_widths": (500,)},
         attack_unseen_users=True,
     )
-    config.methods.mmd = trained("mmd", weights=(2.0**-10, 1.0, 4.0, 16.0), panels=(METHODS,))
+    config.methods.mmd = trained(
+        "mmd", weights=(2.0**-10, 1.0, 4.0, 16.0), panels=(METHODS,), objective_settings=CONVERGED
+    )
     config.methods.kdi = trained(
-        "kdi", weights=(2.0**-10, 0.003, 2.0**-6), panels=(METHODS,), data={"scale": "none"}
+        "kdi",
+        weights=(2.0**-10, 2.0**-9),
+        panels=(METHODS,),
+        data={"scale": "none"},
+        objective_settings=CONVERGED,
     )
     config.methods.scale_free = deep_scale_free()
     return smaller(config, size, TINY_SENSORS, only=("mmd",), **TINY_NN)
