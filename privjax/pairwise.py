@@ -22,16 +22,8 @@ from jax import Array, lax
 from jax.custom_batching import sequential_vmap
 
 from privjax.distances import fast_squared_distances
-from privjax.kernels import (
-    Kernel,
-    dot_slope,
-    dot_value,
-    expm1_negative,
-    radial_slope,
-    radial_value,
-    split,
-    wants_fine,
-)
+from privjax.kernels import Kernel, split
+from privjax.terms import dot_slope, dot_value, expm1_negative, radial_slope, radial_value, wants_fine
 
 BLOCK = 576  # rows of a block: few turns of the loop, few pairs met twice, a block row near the cache
 COLUMNS = 8192  # columns of a block row at most: bounds memory for any n

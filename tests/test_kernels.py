@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import privjax
-from privjax import kernels
+from privjax import kernels, terms
 
 LADDER = (1.0, 2.0, 4.0, 8.0, 16.0)
 EPS = float(np.finfo(np.float32).eps)
@@ -75,8 +75,8 @@ def test_value_less_its_zero_keeps_its_digits():
     d2 = np.logspace(-14, 6, 400).astype(np.float32)
     wide = d2.astype(oracles.WIDE)
     want = sum(0.2 * np.expm1(-wide / (2 * s * s)) for s in LADDER).astype(float)
-    np.testing.assert_allclose(kernels.radial_value(radial, d2), want, rtol=40 * EPS)
-    fast = kernels.radial_value(radial, d2, expm1=kernels.expm1_negative)
+    np.testing.assert_allclose(terms.radial_value(radial, d2), want, rtol=40 * EPS)
+    fast = terms.radial_value(radial, d2, expm1=terms.expm1_negative)
     np.testing.assert_allclose(fast, want, rtol=100 * EPS)
     naive = sum(np.float32(0.2) * (np.exp(-d2 / np.float32(2 * s * s)) - 1) for s in LADDER)
     with pytest.raises(AssertionError):
@@ -86,7 +86,7 @@ def test_value_less_its_zero_keeps_its_digits():
 @settings(max_examples=300)
 @given(st.floats(-100, 0, width=32, allow_subnormal=False))
 def test_expm1_negative(x):
-    got, want = float(kernels.expm1_negative(jnp.float32(x))), np.expm1(x)
+    got, want = float(terms.expm1_negative(jnp.float32(x))), np.expm1(x)
     assert abs(got - want) <= 64 * EPS * abs(want)
     assert -1 <= got <= 0
 
@@ -96,9 +96,9 @@ def test_accurate_expm1_negative():
     x = -np.geomspace(1e-30, 100, 100_001).astype(np.float32)
     want = np.expm1(x.astype(float))
     error = lambda f: np.abs(np.asarray(jax.jit(f)(x), float) / want - 1).max()  # noqa: E731
-    assert error(kernels.accurate_expm1_negative) < 1.2 * EPS
+    assert error(terms.accurate_expm1_negative) < 1.2 * EPS
     assert error(jnp.expm1) > 1.2 * EPS
-    assert error(kernels.expm1_negative) > 10 * EPS
+    assert error(terms.expm1_negative) > 10 * EPS
 
 
 @pytest.mark.parametrize("name", ["ladder", "laplacian", "no_ladder", "mixture"])
@@ -106,13 +106,11 @@ def test_slopes_are_derivatives(name):
     radial, dot = kernels.split(PAIRS[name][0])
     with jax.enable_x64(True):
         t = np.linspace(0.05, 9, 30)
-        numeric = (kernels.radial_value(radial, t + 1e-6) - kernels.radial_value(radial, t - 1e-6)) / 2e-6
-        np.testing.assert_allclose(
-            kernels.radial_slope(radial, jnp.asarray(t)), numeric, rtol=1e-6, atol=1e-9
-        )
+        numeric = (terms.radial_value(radial, t + 1e-6) - terms.radial_value(radial, t - 1e-6)) / 2e-6
+        np.testing.assert_allclose(terms.radial_slope(radial, jnp.asarray(t)), numeric, rtol=1e-6, atol=1e-9)
         if dot:
-            numeric = (kernels.dot_value(dot, t + 1e-6) - kernels.dot_value(dot, t - 1e-6)) / 2e-6
-            np.testing.assert_allclose(kernels.dot_slope(dot, jnp.asarray(t)), numeric, rtol=1e-6)
+            numeric = (terms.dot_value(dot, t + 1e-6) - terms.dot_value(dot, t - 1e-6)) / 2e-6
+            np.testing.assert_allclose(terms.dot_slope(dot, jnp.asarray(t)), numeric, rtol=1e-6)
 
 
 class TestMedianBandwidth:

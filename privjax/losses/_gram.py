@@ -8,15 +8,8 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from privjax.distances import NARROW, by_differences, fast_squared_distances
-from privjax.kernels import (
-    Kernel,
-    accurate_expm1_negative,
-    dot_slope,
-    dot_value,
-    radial_parts,
-    radial_slope,
-    split,
-)
+from privjax.kernels import Kernel, split
+from privjax.terms import accurate_expm1_negative, dot_slope, dot_value, radial_parts, radial_slope
 
 FEW = 2  # columns of z up to which gradients take a product of high precision for each column
 
