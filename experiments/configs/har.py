@@ -84,7 +84,7 @@ def parts() -> dict[str, Any]:
         "gaussian": ("one Gaussian", {"kernel": {"name": "gaussian", "bandwidth": 4.0}}),
         "scale_free_linear": ("scale-free", {"kernel": SCALE_FREE}),
     }
-    own: dict[str, Any] = {"weights": (4.0,), "panels": (PARTS,)}
+    own: Any = {"weights": (4.0,), "panels": (PARTS,)}
     methods = {
         name: trained("mmd", label=f"NN-MMD, {label}", objective_settings=CONVERGED | settings, **own)
         for name, (label, settings) in changed.items()
