@@ -26,7 +26,7 @@ def experiments(monkeypatch):
     for folder in (EXPERIMENTS, EXPERIMENTS / "configs"):
         monkeypatch.syspath_prepend(str(folder))
     yield importlib.import_module
-    for name in ("run", "points", "figures", "claims", "common", *CONFIGS):
+    for name in ("run", "points", "figures", "claims", "judges", "common", *CONFIGS):
         sys.modules.pop(name, None)
 
 
@@ -144,14 +144,20 @@ def test_the_full_version_is_the_papers(name, experiments):
             assert 2.0**low <= min(method.weights) <= max(method.weights) <= 2.0**high
 
 
-def _made_results(leaks):
-    """A results file with two points a method: at full utility it leaks all, at 0.98 what is given."""
+def _made_results(leaks, nothing_left=None):
+    """A results file with two points a method: at full utility it leaks all, at 0.98 what is given.
+
+    NN-MMD may have a third one, at which nothing is left.
+    """
 
     def entry(label, leak):
         point = {"majority": 0.04, "label_alone": 0.04}
+        numbers = [(0.0, 1.0, 0.9), (1.0, 0.98, leak)]
+        if nothing_left is not None and label == "NN-MMD":
+            numbers.append((2.0, nothing_left, nothing_left))
         points = [
             {**point, "privacy_weight": w, "utility": u, "adversary": a, "strongest": a}
-            for w, u, a in ((0.0, 1.0, 0.9), (1.0, 0.98, leak))
+            for w, u, a in numbers
         ]
         return {"label": label, "runs": {"0": {"points": points}}}
 
@@ -170,13 +176,15 @@ def test_an_interval_is_of_the_splits_that_gave_numbers(experiments):
 
 def test_claims_are_judged_by_the_numbers(experiments):
     claims = experiments("claims")
-    verdicts = lambda leaks: {  # noqa: E731
-        claim.says: verdict for claim, _, verdict in claims.judged(_made_results(leaks))
+    verdicts = lambda leaks, nothing_left=0.05: {  # noqa: E731
+        claim.says: verdict for claim, _, verdict in claims.judged(_made_results(leaks, nothing_left))
     }
+    at_high_privacy = "at high privacy WDN and LSDN may keep less utility than MMD and KDI"
     papers = {"DUCA": 0.9, "DUCA-MMD": 0.4, "NN-MMD": 0.05, "NN-KDI": 0.06, "NN-WDN": 0.1, "NN-LSDN": 0.3}
     found = verdicts(papers)
+    assert found.pop(at_high_privacy) == "cannot tell"  # LSDN has no point there
     assert set(found.values()) == {"yes", "not run"}
-    assert list(found.values()).count("yes") == 6
+    assert list(found.values()).count("yes") == 8
     assert found["NN-(RF)MMD hides slightly less than NN-MMD"] == "not run"
     short = _made_results({"DUCA": 0.1})
     short["har"]["methods"]["NN-MMD"] = _made_results({"NN-MMD": 0.1})["har"]["methods"]["NN-MMD"]
@@ -185,13 +193,15 @@ def test_claims_are_judged_by_the_numbers(experiments):
     told = {claim.says: verdict for claim, _, verdict in claims.judged(short)}
     assert told["NN-MMD comes close to random guessing without losing much utility"] == "cannot tell"
     assert told["DUCA soon becomes insensitive to its privacy weight"] == "cannot tell"
-    found = verdicts(papers | {"NN-MMD": 0.5, "NN-(RF)MMD": 0.1})
+    assert verdicts(papers | {"NN-LSDN": 0.1})[at_high_privacy] == "**no**"
+    found = verdicts(papers | {"NN-MMD": 0.5, "NN-(RF)MMD": 0.1}, nothing_left=0.3)
     refuted = {says for says, verdict in found.items() if verdict == "**no**"}
     assert refuted == {
         "DUCA hides less than DUCA-MMD, and DUCA-MMD less than NN-MMD",
         "NN-MMD comes close to random guessing without losing much utility",
         "NN-KDI and NN-MMD are alike",
         "NN-LSDN does worse than the other three",
+        "at large weights utility and privacy fall to random guessing",
         "NN-(RF)MMD hides slightly less than NN-MMD",
     }
 

@@ -1,0 +1,156 @@
+"""How a claim about trade-off curves is judged by numbers.
+
+Curves are compared by two of their numbers: the least that the paper's four attackers learn while the utility
+stays above a level (`least`), and the utility kept while they learn no more than a level (`kept`).
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from run import summary
+
+Rows = list[dict[str, Any]]
+ALIKE = 0.02  # accuracies no further apart than this are called alike
+
+
+class Curves:
+    """The rows of one experiment by method, and the two numbers by which curves are compared."""
+
+    def __init__(self, content: dict[str, Any]):
+        self._content = content
+        self._rows: dict[str, Rows] = {}
+        for row in summary(content):
+            self._rows.setdefault(row["method"], []).append(row)
+
+    def on_shared_splits(self, *methods: str) -> "Curves":
+        """Some methods on the splits that all of them have; a KeyError tells that one was not run.
+
+        Points that lack one of these splits are left out: one split alone may be lucky.
+        """
+        entries = {entry["label"]: entry for entry in self._content["methods"].values()}
+        chosen = {method: entries[method] for method in methods}
+        shared = set.intersection(*(set(entry["runs"]) for entry in chosen.values()))
+        curves = Curves(
+            {
+                "methods": {
+                    method: entry | {"runs": {split: entry["runs"][split] for split in shared}}
+                    for method, entry in chosen.items()
+                }
+            }
+        )
+        for method, rows in curves._rows.items():
+            curves._rows[method] = [row for row in rows if row["splits"] == len(shared)]
+        return curves
+
+    def rows(self, method: str) -> Rows:
+        """The points of a method that were scored."""
+        return [
+            r for r in self._rows.get(method, []) if r["utility"] is not None and r["adversary"] is not None
+        ]
+
+    def least(self, method: str, utility: float) -> float | None:
+        """The least leakage of points with at least that utility; None when there is none."""
+        return min((r["adversary"] for r in self.rows(method) if r["utility"] >= utility), default=None)
+
+    def kept(self, method: str, leakage: float) -> float | None:
+        """The largest utility of points with at most that leakage; None when there is none."""
+        return max((r["utility"] for r in self.rows(method) if r["adversary"] <= leakage), default=None)
+
+    @property
+    def splits(self) -> str:
+        """On how many splits, in words."""
+        number = max(len(entry["runs"]) for entry in self._content["methods"].values())
+        return "one split" if number == 1 else f"{number} splits"
+
+    @property
+    def majority(self) -> float:
+        """What naming the largest class gives."""
+        return max(row["majority"] for rows in self._rows.values() for row in rows)
+
+
+Judge = Callable[[Curves], tuple[str, bool | None]]
+
+
+def least(*methods: str, utility: float, agrees: Callable[..., bool | None]) -> Judge:
+    """Judges the least leakage of each method at some utility; `agrees` takes one number a method."""
+    return _compared("least leakage with utility of at least", Curves.least, methods, (utility,), agrees)
+
+
+def kept(*methods: str, leakage: tuple[float, ...], agrees: Callable[..., bool | None]) -> Judge:
+    """Judges the utility that each method keeps, at every one of some leakages."""
+    return _compared("utility kept with leakage of at most", Curves.kept, methods, leakage, agrees)
+
+
+def _compared(words: str, number: Callable[..., float | None], methods, levels, agrees) -> Judge:
+    """Agrees where it does so at every level at which all methods have a point."""
+
+    def judge(curves: Curves) -> tuple[str, bool | None]:
+        curves = curves.on_shared_splits(*methods)
+        told, verdicts = [], []
+        for level in levels:
+            found = [number(curves, method, level) for method in methods]
+            numbers = ("none" if value is None else format(value, ".3f") for value in found)
+            own = ", ".join(f"{method} {value}" for method, value in zip(methods, numbers, strict=True))
+            told.append(f"{words} {level:g}: {own}")
+            if None not in found:
+                verdicts.append(agrees(*found))
+        verdict = None if not verdicts or None in verdicts else all(verdicts)
+        return f"{'; '.join(told)} ({curves.splits})", verdict
+
+    return judge
+
+
+def no_gain(networks: str, utility: float) -> Judge:
+    """Whether the better of the two closed forms hides at least as much as the better discriminator."""
+    methods = [f"{networks}-{name}" for name in ("MMD", "KDI", "WDN", "LSDN")]
+    return least(*methods, utility=utility, agrees=lambda a, b, c, d: min(a, b) <= min(c, d) + ALIKE)
+
+
+def near_guessing(method: str, utility: float) -> Judge:
+    """Whether a method leaks hardly more than the largest class, at some utility."""
+
+    def judge(curves: Curves) -> tuple[str, bool | None]:
+        curves = curves.on_shared_splits(method)
+        found, floor = curves.least(method, utility), curves.majority
+        if found is None:
+            return f"{method} has no point with utility of at least {utility:g}", None
+        told = f"{method} {found:.3f} with utility of at least {utility:g}; the largest class is {floor:.3f}"
+        return f"{told} ({curves.splits})", found <= floor + 0.03
+
+    return judge
+
+
+def falls_to_guessing(method: str, utility: float) -> Judge:
+    """Whether the largest weight leaves hardly more than the largest class, and no more than some utility."""
+
+    def judge(curves: Curves) -> tuple[str, bool | None]:
+        curves = curves.on_shared_splits(method)
+        last = max(curves.rows(method), key=lambda row: row["privacy_weight"])
+        told = f"{method} at {last['privacy_weight']:g}: utility {last['utility']:.3f}, leakage "
+        told += f"{last['adversary']:.3f}; the largest class is {curves.majority:.3f} ({curves.splits})"
+        return told, last["utility"] <= utility and last["adversary"] <= curves.majority + ALIKE
+
+    return judge
+
+
+def insensitive(method: str) -> Judge:
+    """Whether the two largest weights leak alike."""
+
+    def judge(curves: Curves) -> tuple[str, bool | None]:
+        curves = curves.on_shared_splits(method)
+        rows = sorted(curves.rows(method), key=lambda row: row["privacy_weight"])
+        leaks = [row["adversary"] for row in rows]
+        told = f"{method} leaks {', '.join(f'{leak:.3f}' for leak in leaks)} as its weight grows"
+        return f"{told} ({curves.splits})", None if len(leaks) < 2 else alike(*leaks[-2:])
+
+    return judge
+
+
+def alike(*values: float, by: float = ALIKE) -> bool:
+    """Whether no two of them are further apart than that."""
+    return max(values) - min(values) <= by
+
+
+def slightly_more(a: float, b: float) -> bool | None:
+    """Whether b is a little above a; None where one split more could turn it round."""
+    return None if abs(b - a) < ALIKE / 2 else a < b < a + 0.05
