@@ -11,10 +11,11 @@ CONVERGED = {"schedule": {"max_epochs": 1000}}
 # The paper explores [2^-10, 2^10] for MMD and WDN, [2^-10, 1] for KDI, [2^-4, 2^12] for LSDN.
 # From end to end, denser where the curves bend.
 MMD = (2.0**-10, 0.25, 1.0, 4.0, 16.0, 64.0, 2.0**10)
-WDN = (2.0**-10, 1.0, 4.0, 16.0, 2.0**10)
+WDN = (2.0**-10, 4.0, 2.0**10)
+RFF = (2.0**-10, 1.0, 4.0, 16.0, 2.0**10)
 KDI = (2.0**-10, 2.0**-9, 0.003, 2.0**-6, 1.0)
-LSDN = (2.0**-4, 1.0, 4.0, 16.0, 2.0**12)
-WEIGHTS = {"mmd": MMD, "rff_mmd": MMD, "wdn": WDN, "kdi": KDI, "lsdn": LSDN}
+LSDN = (2.0**-4, 4.0, 16.0, 2.0**12)
+WEIGHTS = {"mmd": MMD, "rff_mmd": RFF, "wdn": WDN, "kdi": KDI, "lsdn": LSDN}
 NAMES = {"mmd": "MMD", "rff_mmd": "(RF)MMD", "wdn": "WDN", "kdi": "KDI", "lsdn": "LSDN"}
 
 # The paper's "fixed schedule of 250 epochs" for WDN and LSDN may be all of their training or the time between

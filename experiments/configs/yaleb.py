@@ -118,6 +118,14 @@ def faces(
         weights=(0.5, 1.0, 4.0),
         objective_settings=within,
     )
+    # Both together.
+    config.methods.within_scale_free = trained(
+        "mmd",
+        label="SCNN-MMD, within y, scale-free",
+        panels=(METHODS,),
+        weights=(0.25, 0.5),
+        objective_settings=within | {"kernel": SCALE_FREE},
+    )
     for objective in ("kdi", "wdn", "lsdn", "rff_mmd"):
         config.methods[objective] = trained(
             objective,
