@@ -11,6 +11,7 @@ from judges import (
     Judge,
     alike,
     falls_to_guessing,
+    improves,
     insensitive,
     kept,
     least,
@@ -81,7 +82,7 @@ CLAIMS = (
     Claim(
         "har",
         "more dense layers in the private network improve the trade-off",
-        least("NN-MMD", "NN-MMD, two layers", utility=0.97, agrees=lambda a, b: b <= a),
+        improves("NN-MMD", "NN-MMD, two layers", utility=(0.97, 0.978)),
     ),
     Claim(
         "hapt",

@@ -10,6 +10,7 @@ from typing import Any
 from run import summary
 
 Rows = list[dict[str, Any]]
+LEAST = "least leakage with utility of at least"
 ALIKE = 0.02  # accuracies no further apart than this are called alike
 
 
@@ -73,29 +74,49 @@ Judge = Callable[[Curves], tuple[str, bool | None]]
 
 def least(*methods: str, utility: float, agrees: Callable[..., bool | None]) -> Judge:
     """Judges the least leakage of each method at some utility; `agrees` takes one number a method."""
-    return _compared("least leakage with utility of at least", Curves.least, methods, (utility,), agrees)
+    return _compared(LEAST, Curves.least, methods, (utility,), _everywhere(agrees))
+
+
+def improves(first: str, second: str, *, utility: tuple[float, ...]) -> Judge:
+    """Whether the second leaks less at one of some utilities, and at none of them more."""
+
+    def verdict(found):
+        gains = [a - b for a, b in found]
+        if all(abs(gain) <= ALIKE for gain in gains):
+            return None
+        return min(gains) >= -ALIKE
+
+    return _compared(LEAST, Curves.least, (first, second), utility, verdict)
 
 
 def kept(*methods: str, leakage: tuple[float, ...], agrees: Callable[..., bool | None]) -> Judge:
     """Judges the utility that each method keeps, at every one of some leakages."""
-    return _compared("utility kept with leakage of at most", Curves.kept, methods, leakage, agrees)
+    words = "utility kept with leakage of at most"
+    return _compared(words, Curves.kept, methods, leakage, _everywhere(agrees))
 
 
-def _compared(words: str, number: Callable[..., float | None], methods, levels, agrees) -> Judge:
-    """Agrees where it does so at every level at which all methods have a point."""
+def _everywhere(agrees: Callable[..., bool | None]) -> Callable[[list[list[float]]], bool | None]:
+    def verdict(found):
+        verdicts = [agrees(*numbers) for numbers in found]
+        return None if None in verdicts else all(verdicts)
+
+    return verdict
+
+
+def _compared(words: str, number: Callable[..., float | None], methods, levels, verdict) -> Judge:
+    """What the verdict is on the numbers at the levels at which all methods have a point."""
 
     def judge(curves: Curves) -> tuple[str, bool | None]:
         curves = curves.on_shared_splits(*methods)
-        told, verdicts = [], []
+        told, compared = [], []
         for level in levels:
             found = [number(curves, method, level) for method in methods]
             numbers = ("none" if value is None else format(value, ".3f") for value in found)
             own = ", ".join(f"{method} {value}" for method, value in zip(methods, numbers, strict=True))
             told.append(f"{words} {level:g}: {own}")
             if None not in found:
-                verdicts.append(agrees(*found))
-        verdict = None if not verdicts or None in verdicts else all(verdicts)
-        return f"{'; '.join(told)} ({curves.splits})", verdict
+                compared.append(found)
+        return f"{'; '.join(told)} ({curves.splits})", verdict(compared) if compared else None
 
     return judge
 

@@ -229,6 +229,22 @@ def test_points_that_lack_a_split_are_not_compared(experiments):
     )
 
 
+def test_an_improvement_is_one_somewhere_and_no_loss_anywhere(experiments):
+    judges = experiments("judges")
+
+    def verdict(leak, kept=0.98):
+        results = _made_results({"A": 0.3, "B": leak})["har"]
+        results["methods"]["B"]["runs"]["0"]["points"][1]["utility"] = kept
+        told, found = judges.improves("A", "B", utility=(0.9, 0.95))(judges.Curves(results))
+        assert f"at least 0.95: A 0.300, B {0.9 if kept < 0.95 else leak:.3f}" in told
+        return found
+
+    assert verdict(0.1) is True
+    assert verdict(0.29) is None
+    assert verdict(0.5) is False
+    assert verdict(0.1, kept=0.94) is False  # less there, but at 0.95 only the point that leaks all is left
+
+
 def test_discriminators_are_held_against_the_better_closed_form(experiments):
     claims = experiments("claims")
 

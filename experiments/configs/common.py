@@ -10,7 +10,7 @@ import ml_collections
 CONVERGED = {"schedule": {"max_epochs": 1000}}
 # The paper explores [2^-10, 2^10] for MMD and WDN, [2^-10, 1] for KDI, [2^-4, 2^12] for LSDN.
 # From end to end, denser where the curves bend.
-MMD = (2.0**-10, 0.25, 1.0, 4.0, 16.0, 64.0, 2.0**10)
+MMD = (2.0**-10, 0.25, 1.0, 2.0, 4.0, 16.0, 64.0, 2.0**10)
 WDN = (2.0**-10, 4.0, 2.0**10)
 RFF = (2.0**-10, 1.0, 4.0, 16.0, 2.0**10)
 KDI = (2.0**-10, 2.0**-9, 0.003, 2.0**-6, 1.0)
