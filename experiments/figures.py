@@ -137,6 +137,7 @@ def draw(content: dict, path: pathlib.Path, panels: Sequence[str]) -> None:
         _mark_limits(axis, floor, majority, best)
         axis.set_title(PANELS[panel])
         told = [f"{row['method']} {row['utility']:.2f} at {row['adversary']:.3f}" for row in below]
+        told = list(dict.fromkeys(told))  # collapsed points are often the same
         axis.set_xlabel(
             ("what attackers learn of s (test accuracy)" if majority else "attackers' R²")
             + (textwrap.fill(f"\nbelow: {'; '.join(told)}", 95, replace_whitespace=False) if told else ""),
