@@ -25,7 +25,7 @@ def exclusive(path: Path, *, wait: bool = True) -> Iterator[None]:
     with path.open("a+b") as handle:
         while not _acquired(handle):
             if not wait:
-                raise Busy(f"{path} is locked by another process.")
+                raise Busy(f"{path.parent} is in use by another process: wait for it to end, or stop it.")
             time.sleep(0.1)
         try:
             yield

@@ -198,6 +198,9 @@ WRONG = [
     (*SWEEP, "--network", "scnn", "--image", "9x8x1"),
     (*SWEEP, "--network", "cnn", "--width", "5"),
     ("audit", "run", "--points", "1-x"),
+    ("audit", "run", "--points", "2-1"),
+    (*SWEEP, "--weights", "4:1:0"),
+    (*SWEEP, "--weights", "4:1:1"),
     ("audit", "run", "--jobs", "0"),
     ("export", "run"),
     ("apply", "encoder.npz"),
@@ -231,6 +234,7 @@ def bad_table(folder, what):
         "copy": "a,y,s\n1,p,1\n2,q,2\n1,p,1\n2,q,2\n",
         "ragged": "a,y,s\n1,p\n",
         "empty": "",
+        "word": "a,y,s\n1,p,u\n2,q,v\nx,p,u\n4,q,v\n",
     }[what]
     (folder / "bad.csv").write_text(text)
     return folder / "bad.csv"
@@ -242,6 +246,7 @@ def bad_table(folder, what):
         ("missing", "--missing drop or --missing impute"),
         ("copy", "--private-features"),
         ("ragged", "line 2"),
+        ("word", "pass --kinds a=category"),
         ("empty", "line 1"),
     ],
 )

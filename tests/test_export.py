@@ -318,3 +318,20 @@ def test_what_cannot_be_exported_is_told(tmp_path):
     with pytest.raises(ValueError, match="networks of your own, whose layers are not known"):
         export(tmp_path / "run", 0, to=tmp_path / "encoder.npz")
     assert not (tmp_path / "encoder.npz").exists()
+
+
+def test_what_is_not_an_encoder_is_not_replaced(exported, tmp_path):
+    own, script = tmp_path / "own.npz", tmp_path / "privjax_runner.py"
+    np.savez(own, x=np.arange(3))
+    before = own.read_bytes()
+    with pytest.raises(ValueError, match=r"own\.npz is there and is no encoder: name another file"):
+        export(exported.folder / "run", 0, to=own)
+    assert own.read_bytes() == before
+    script.write_text("print('mine')")
+    with pytest.raises(ValueError, match="is there and is not privjax's: name a file in another folder"):
+        export(exported.folder / "run", 0, to=tmp_path / "encoder.npz")
+    assert {path.name for path in tmp_path.iterdir()} == {"own.npz", "privjax_runner.py"}
+    script.unlink()
+    for _ in range(2):  # its own files it may replace
+        export(exported.folder / "run", 0, to=tmp_path / "encoder.npz")
+    assert load_file(tmp_path / "encoder.npz").header == exported.header

@@ -294,6 +294,14 @@ def test_neither_the_source_nor_the_encoder_is_overwritten(folder, tmp_path):
         with pytest.raises(ValueError, match=f"to is the {what} itself"):
             release(folder / "encoder.npz", tmp_path / "rows.csv", to=tmp_path / to)
     assert before == ((tmp_path / "rows.csv").read_bytes(), (folder / "encoder.npz").read_bytes())
+    (tmp_path / "rows").mkdir()
+    for name in people:
+        np.save(tmp_path / "rows" / f"{name}.npy", people[name].to_numpy())
+    array = tmp_path / "rows" / f"{people.columns[0]}.npy"
+    before = array.read_bytes()
+    with pytest.raises(ValueError, match="to is one of the arrays of the source"):
+        release(folder / "encoder.npz", tmp_path / "rows", to=array)
+    assert array.read_bytes() == before
 
 
 def test_progress_is_told(folder, tmp_path, capsys):

@@ -3,6 +3,7 @@
 import json
 import math
 import os
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -44,7 +45,8 @@ class Curve(NamedTuple):
       method: the objective.
       points: by weight.
       front: numbers of the points that no other point beats in both, by falling leakage.
-      left_out: points of the sweep that have no audit or no utility.
+      left_out: points of the sweep that have no audit or no utility, or whose attackers are not those of
+        most others: what other attackers found cannot be compared.
     """
 
     method: str
@@ -132,9 +134,18 @@ def pareto(
                 groups[method].setdefault(key, []).append(row)
     curves = {}
     for method, by_weight in groups.items():
-        points = sorted((_point(rows) for rows in by_weight.values()), key=_size)
+        usual = _usual_attackers([row for rows in by_weight.values() for row in rows])
+        alike = [[row for row in rows if row["attackers"] == usual] for rows in by_weight.values()]
+        left_out[method] += sum(map(len, by_weight.values())) - sum(map(len, alike))
+        points = sorted((_point(rows) for rows in alike if rows), key=_size)
         curves[method] = Curve(method, tuple(points), front(points), left_out[method])
     return curves
+
+
+def _usual_attackers(rows: Sequence[Mapping[str, Any]]) -> frozenset[str]:
+    """The attackers of most rows; of as many rows, the more attackers."""
+    counts = Counter(row["attackers"] for row in rows)
+    return max(counts, key=lambda attackers: (counts[attackers], len(attackers)), default=frozenset())
 
 
 def front(points: Sequence[Point]) -> tuple[int, ...]:
@@ -182,6 +193,7 @@ def _row(member: Mapping[str, Any], attribute: str | None) -> dict[str, Any] | N
         held_out = (validation["strongest"] or {}).get(score)
     return {
         "weight": member["privacy_weight"],
+        "attackers": frozenset(found["attackers"]),
         "utility": utility["test"],
         "leakage": leakage,
         "strongest": strongest,
@@ -214,14 +226,17 @@ def best_on_validation(members: Sequence[Mapping[str, Any]], *, attribute: str |
       The record with the largest utility minus leakage on validation rows; before all that have none, one
       that was audited at least.
     """
+    rows = [_row(member, attribute) for member in members]
+    usual = _usual_attackers([row for row in rows if row is not None])
 
-    def worth(member: Mapping[str, Any]) -> tuple[bool, float]:
-        row = _row(member, attribute)
-        if row is None or row["validation_utility"] is None or row["validation_leakage"] is None:
-            return row is not None, -math.inf
+    def worth(i: int) -> tuple[bool, float]:
+        row = rows[i]
+        known = row is not None and row["attackers"] == usual
+        if not known or row["validation_utility"] is None or row["validation_leakage"] is None:
+            return known, -math.inf
         return True, row["validation_utility"] - row["validation_leakage"]
 
-    return max(members, key=worth)
+    return members[max(range(len(members)), key=worth)]
 
 
 def mean_over_seeds(values: Sequence[float]) -> Mean:

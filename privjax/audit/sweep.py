@@ -4,6 +4,7 @@ import hashlib
 import json
 import operator
 import os
+import re
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
@@ -39,7 +40,8 @@ def audit_sweep(
     """Audits the points of a sweep and adds an `audit` to each member in its `results.json`.
 
     Every report is written to `audit/point-<k>.json` as soon as it is done. The same call, made again
-    after an interruption, goes on with the points that are left. Network attackers are trained here,
+    after an interruption, goes on with the points that are left. A report by other attackers stays beside it,
+    and is found again when they are asked for again. Network attackers are trained here,
     several points in a call; the others run point by point through joblib, so that
     `joblib.parallel_config(backend=...)` puts them on a cluster.
 
@@ -63,7 +65,7 @@ def audit_sweep(
     from privjax.files import exclusive, write_json
     from privjax.sweep import load_results
 
-    folder, seed = Path(workdir), operator.index(seed)
+    folder, seed = Path(workdir).expanduser(), operator.index(seed)
     results = load_results(folder)
     members = _members(results, points)
     if network_widths is None:
@@ -105,6 +107,7 @@ def audit_sweep(
                     problem, [(todo[i][0], found[i]) for i in range(len(todo))], seed=seed, start=start
                 )
                 content = {"point": point, "fingerprint": prints[point], "audit": report.to_dict()}
+                _keep_other(folder, point, prints[point])
                 write_json(_path(folder, point), strict(content))
                 done += 1
                 teller.show(Standing(len(members), done, f"points, the last was {point}"))
@@ -241,17 +244,32 @@ def _fingerprint(settings: dict[str, Any], member: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps([settings, trained], sort_keys=True).encode()).hexdigest()
 
 
-def _path(folder: Path, point: int) -> Path:
-    return folder / "audit" / f"point-{point}.json"
+def _path(folder: Path, point: int, fingerprint: str = "") -> Path:
+    """The newest report of a point; with a fingerprint, where one lies that is no longer the newest."""
+    return folder / "audit" / f"point-{point}{fingerprint and '.'}{fingerprint[:12]}.json"
 
 
 def _read(folder: Path, point: int, fingerprint: str) -> dict[str, Any] | None:
     """The report of a point that is done; None where it is not there, damaged, or of another audit."""
+    for path in (_path(folder, point), _path(folder, point, fingerprint)):
+        try:
+            content = json.loads(path.read_text(encoding="utf-8"))
+            if content["fingerprint"] == fingerprint:
+                return content["audit"]
+        except (OSError, ValueError, KeyError, TypeError):
+            continue
+    return None
+
+
+def _keep_other(folder: Path, point: int, fingerprint: str) -> None:
+    """Moves a report of other attackers out of the way of the new one: it may have taken hours."""
+    newest = _path(folder, point)
     try:
-        content = json.loads(_path(folder, point).read_text(encoding="utf-8"))
-        return content["audit"] if content["fingerprint"] == fingerprint else None
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
+        other = json.loads(newest.read_text(encoding="utf-8"))["fingerprint"]
+        if other != fingerprint and re.fullmatch("[0-9a-f]{64}", other):
+            newest.replace(_path(folder, point, other))
+    except (OSError, ValueError, KeyError, TypeError):  # none, or a damaged one
+        pass
 
 
 def _merge(folder: Path, prints: dict[int, str]) -> dict[str, Any]:

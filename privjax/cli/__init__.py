@@ -14,8 +14,9 @@ def main() -> None:
         if (error.name or "").partition(".")[0] not in ("typer", "rich"):
             raise
         sys.exit("The privjax command needs its extra: pip install 'privjax[cli]'")
-    if sys.stdout is None:  # closed by the caller
-        sys.stdout = open(os.devnull, "w")  # noqa: SIM115
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed by the caller
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115
     sys.stdout.reconfigure(errors="replace")  # pyright: ignore[reportAttributeAccessIssue]
     signal.signal(signal.SIGTERM, terminate)
     code = 0

@@ -22,7 +22,10 @@ def parse_numbers(text: str, option: str, *, least: int = 0) -> list[int]:
         found = re.fullmatch(r"(\d{1,6})(?:-(\d{1,6}))?", word)
         if not found or int(found[1]) < least:
             raise typer.BadParameter(f"{word!r} is no whole number from {least} up.", param_hint=option)
-        numbers += range(int(found[1]), int(found[2] or found[1]) + 1)
+        first, last = int(found[1]), int(found[2] or found[1])
+        if last < first:
+            raise typer.BadParameter(f"{word!r} runs backwards: write {last}-{first}.", param_hint=option)
+        numbers += range(first, last + 1)
     return numbers
 
 
@@ -32,6 +35,8 @@ def parse_weights(text: str) -> list[float]:
         if ":" in text:
             low, high, count = text.split(":")
             first, steps = _number(low), int(count) - 1
+            if steps < 1:
+                raise ValueError
             step = math.log(_number(high) / first) / steps
             # Twelve digits: powers of two stay whole where the logarithm rounds.
             weights = [float(f"{first * math.exp(i * step):.12g}") for i in range(steps + 1)]

@@ -89,6 +89,7 @@ def sentence(error: Exception) -> str:
         return f"out of memory ({said}): use fewer rows, or a smaller --batch-size."
     # The library speaks to those who call functions.
     said = re.sub(r"missing='(\w+)'", r"--missing \1", said)
+    said = re.sub(r"kinds=\{'(.+?)': '(\w+)'\}", lambda m: f"--kinds {shlex.quote(f'{m[1]}={m[2]}')}", said)
     return said.replace("allow_private_features=True", "--private-features")
 
 

@@ -93,6 +93,19 @@ def _is_missing(value) -> bool:
         return False
 
 
+def words(cells: Cells) -> list[str]:
+    """The cells as they are written, whether a file has them as text, truth values or numbers."""
+    values = cells.values.astype(bool) if cells.kind == "boolean" else cells.values
+    return values.tolist() if cells.kind == "text" else [word(value) for value in values.tolist()]
+
+
+def word(value: object) -> str:
+    """One of them, or a class."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+
+
 def guess_kind(words: list[str]) -> str | None:
     """The kind of a text-file column by its first block; None if every cell is missing.
 

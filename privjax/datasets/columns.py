@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from privjax.datasets.blocks import Block
-from privjax.datasets.cells import Cells
+from privjax.datasets.cells import Cells, word, words
 from privjax.datasets.errors import DataError
 
 _LARGEST = float(np.finfo(np.float32).max)
@@ -121,7 +121,23 @@ def classes_of(label: str, column: Column, rows: int, is_label: bool) -> tuple[A
 
 def agreement(one: Cells, other: Cells) -> int | None:
     """How often both columns say the same; None when they ever say something different."""
-    if (one.kind == "text") != (other.kind == "text") and not (one.missing | other.missing).all():
-        return None
     both = ~(one.missing | other.missing)
-    return int(both.sum()) if (one.values == other.values)[both].all() else None
+    if (one.kind == "text") == (other.kind == "text"):
+        same = one.values == other.values
+    else:  # one as text and one as numbers may still be the same
+        same = np.array(_plain(one), object) == np.array(_plain(other), object)
+    return int(both.sum()) if same[both].all() else None
+
+
+def _plain(cells: Cells) -> list[str]:
+    """The cells as they are written; numbers that are text as any other numbers."""
+    return [_number_word(found) for found in words(cells)] if cells.kind == "text" else words(cells)
+
+
+def _number_word(found: str) -> str:
+    for number in (int, float):
+        try:
+            return word(number(found))
+        except (ValueError, OverflowError):
+            continue
+    return found.lower()

@@ -18,6 +18,7 @@ from privjax.files import exclusive, write_json
 
 Arrays = dict[str, np.ndarray]
 _SCHEMA = 1
+_OLD = "old"  # where the set before lies while the new one takes its place
 _BATCH = 1024  # records read at a time
 
 
@@ -57,6 +58,7 @@ def prepared_arrays(
     cached = None if force else _read_cache(folder)
     if cached is None:
         with exclusive(data_dir / f".{source.name}.lock"):
+            _put_back(source, data_dir)
             # Another process may have finished while this one waited.
             cached = None if force else _read_cache(folder)
             if cached is None:
@@ -70,6 +72,17 @@ def prepared_arrays(
     return cached
 
 
+def _aside(source: Source, data_dir: Path) -> Path:
+    return data_dir / f".incomplete.{source.name}"
+
+
+def _put_back(source: Source, data_dir: Path) -> None:
+    """What was prepared before, where a process died between taking it away and bringing the new one."""
+    folder, old = prepared_folder(source, data_dir), _aside(source, data_dir) / _OLD
+    if old.exists() and not folder.exists():
+        old.rename(folder)
+
+
 def _prepare(source: Source, data_dir: Path, manual_dir: Path | None) -> None:
     """Makes records and arrays aside and renames them into place, so that half a set never loads.
 
@@ -77,7 +90,7 @@ def _prepare(source: Source, data_dir: Path, manual_dir: Path | None) -> None:
     """
     from privjax.datasets import builders
 
-    aside = data_dir / f".incomplete.{source.name}"
+    aside = _aside(source, data_dir)
     # The lock is ours, so whatever lies there was left by a process that died.
     shutil.rmtree(aside, ignore_errors=True)
     if aside.exists():
@@ -93,7 +106,7 @@ def _prepare(source: Source, data_dir: Path, manual_dir: Path | None) -> None:
         folder = prepared_folder(source, data_dir)
         folder.parent.mkdir(parents=True, exist_ok=True)
         if folder.exists():
-            folder.rename(aside / "old")
+            folder.rename(aside / _OLD)
         prepared_folder(source, aside).rename(folder)
     finally:
         shutil.rmtree(aside, ignore_errors=True)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from privjax.datasets.blocks import Table
-from privjax.datasets.cells import Cells
+from privjax.datasets.cells import Cells, word, words
 from privjax.datasets.errors import DataError
 from privjax.datasets.table_files import open_table
 from privjax.extras import need
@@ -142,10 +142,10 @@ def _encode(cells: Cells, column: Column, where: Callable[[int], str]) -> np.nda
         raise DataError(f"{place}: column {name!r} is missing, as it never was in training: fill it in.")
     known = ~cells.missing
     if classes is not None:
-        number = {_word(value): i for i, value in enumerate(classes)}
-        codes = np.array([number.get(word, -1) for word in _words(cells)], np.int64)
+        number = {word(value): i for i, value in enumerate(classes)}
+        codes = np.array([number.get(found, -1) for found in words(cells)], np.int64)
         refuse(known & (codes < 0), f"none of its {len(classes)} classes in training")
-        codes[cells.missing] = number.get(_word(fill), -1)
+        codes[cells.missing] = number.get(word(fill), -1)
         return codes[:, None] == np.arange(len(classes))
     if cells.kind == "text":
         refuse(known, "where a number is expected")
@@ -156,25 +156,13 @@ def _encode(cells: Cells, column: Column, where: Callable[[int], str]) -> np.nda
     return np.where(known, cells.values, 0 if fill is None else fill)[:, None]
 
 
-def _words(cells: Cells) -> list[str]:
-    values = cells.values.astype(bool) if cells.kind == "boolean" else cells.values
-    return values.tolist() if cells.kind == "text" else [_word(value) for value in values.tolist()]
-
-
-def _word(value: Any) -> str:
-    """A class as it is written, whether a file has it as text, a truth value or a number."""
-    if isinstance(value, bool):
-        return str(value).lower()
-    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
-
-
 def _is_array(path: Path) -> bool:
     return path.is_dir() or path.suffix.lower() in (".npz", ".npy")
 
 
-def _is_number(word: str) -> bool:
+def _is_number(name: str) -> bool:
     try:
-        float(word)
+        float(name)
     except ValueError:
         return False
     return True

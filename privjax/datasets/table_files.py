@@ -3,6 +3,7 @@
 import csv
 import itertools
 import os
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,12 +16,15 @@ from privjax.datasets.cells import guess_kind, read_words, typed_cells
 from privjax.datasets.errors import DataError
 from privjax.extras import need
 
+_PADDED = re.compile(r"\s*[+-]?0\d+\s*")
+
 
 def open_table(
     source: Any,
     *,
     block_rows: int,
     categories: Sequence[str] = (),
+    labels: Sequence[str] = (),
     wanted: Sequence[str] | None = None,
     delimiter: str | None = None,
 ) -> Table:
@@ -31,6 +35,7 @@ def open_table(
         or a pandas DataFrame.
       block_rows: Rows held in memory at a time.
       categories: Columns to be read as text whatever they look like.
+      labels: Columns whose whole numbers are names: in a CSV 007 and 7 are two of them.
       wanted: The arrays of an NPZ or a folder, or the columns of a Parquet file, that are used; by
         default all.
       delimiter: Of a CSV; by default the likeliest of comma, semicolon and tab.
@@ -53,11 +58,13 @@ def open_table(
     if ending == ".parquet":
         return _parquet_table(path, block_rows, wanted)
     if ending in (".csv", ".tsv", ".txt"):
-        return _csv_table(path, block_rows, frozenset(categories), delimiter)
+        return _csv_table(path, block_rows, frozenset(categories), frozenset(labels), delimiter)
     raise DataError(f"{path} is not a CSV, Parquet or NPZ file or a folder of npy files.")
 
 
-def _csv_table(path: Path, block_rows: int, categories: frozenset, delimiter: str | None) -> Table:
+def _csv_table(
+    path: Path, block_rows: int, categories: frozenset, labels: frozenset, delimiter: str | None
+) -> Table:
     with path.open(encoding="utf-8-sig", errors="replace", newline="") as handle:
         first = handle.readline()
         if not first.strip():
@@ -81,12 +88,25 @@ def _csv_table(path: Path, block_rows: int, categories: frozenset, delimiter: st
 
             cells = {}
             for name, words in zip(columns, zip(*rows, strict=True), strict=True):
+                padded = (
+                    _padded(words) if name in labels and kinds.get(name, "integer") == "integer" else None
+                )
                 if name not in kinds and (kind := guess_kind(list(words))):
-                    kinds[name] = kind
+                    kinds[name] = kind if padded is None else "text"
+                elif padded is not None:
+                    raise DataError(
+                        f"{where(padded)}: {words[padded]!r} in column {name!r} begins with a zero, which "
+                        f"a number does not keep: pass kinds={{{name!r}: 'category'}} if it holds names."
+                    )
                 cells[name] = read_words(list(words), kinds.get(name, "float"), name, where)
             yield Block(cells, where, len(rows))
 
     return Table(str(path), columns, blocks)
+
+
+def _padded(words: Sequence[str]) -> int | None:
+    """The place of the first whole number that begins with a zero, as names do."""
+    return next((place for place, word in enumerate(words) if _PADDED.fullmatch(word)), None)
 
 
 def _csv_rows(path: Path, mark: str, width: int, block_rows: int):

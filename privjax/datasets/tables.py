@@ -212,6 +212,7 @@ def _open(source: Any, block_rows: int, delimiter: str | None, **rules) -> tuple
         source,
         block_rows=block_rows,
         categories=[name for name, kind in rules["kinds"].items() if kind == "category"],
+        labels=[name for name in labels if name not in rules["kinds"]],
         wanted=None if rules["features"] is None else (*labels, *rules["features"]),
         delimiter=delimiter,
     )

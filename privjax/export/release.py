@@ -49,6 +49,8 @@ def release(
     for name, path in (("encoder", encoder), ("source", source)):
         if to.exists() and path.exists() and to.samefile(path):
             raise ValueError(f"to is the {name} itself, {path}: name another file.")
+    if source.is_dir() and to.suffix.lower() == ".npy" and to.exists() and to.parent.samefile(source):
+        raise ValueError(f"to is one of the arrays of the source, {to}: name a file elsewhere.")
     began = time.monotonic()
     private = load_file(encoder)
     schema, width = private.header["input"], private.header["output"]["width"]

@@ -42,6 +42,8 @@ def export(workdir: PathLike, point: int, *, to: PathLike) -> dict[str, Any]:
         raise ValueError(f"to must end in {', '.join(SUFFIXES)}, got {to.name!r}.")
     encoder, layers, header = _load(workdir, point)
     if suffix == ".npz":
+        _refuse_others(to, to.with_name(_RUNNER))
+    if suffix == ".npz":
         _write(to, npz_bytes(layers, header))
         _write(to.with_name(_RUNNER), Path(runner.__file__).read_bytes())
     elif suffix == ".onnx":
@@ -88,6 +90,21 @@ def _load(workdir: PathLike, point: int) -> tuple[Encoder, Layers, dict[str, Any
     schema = {"names": data.get("feature_names"), "columns": data.get("columns")}
     about = {key: member[key] for key in ("point", "objective", "privacy_weight", "seed")}
     return encoder, layers, make_header(layers, schema, {**about, "data": data["name"]})
+
+
+def _refuse_others(npz: Path, script: Path) -> None:
+    """Raises ValueError before anything is written over what `export` has not written."""
+    if npz.is_file():
+        try:
+            with np.load(npz, allow_pickle=False) as file:
+                ours = "header" in file.files
+        except Exception:  # whatever a damaged file makes the reader raise: an export cut short is no loss
+            ours = True
+        if not ours:
+            raise ValueError(f"{npz} is there and is no encoder: name another file.")
+    first = Path(runner.__file__).read_bytes().partition(b"\n")[0]
+    if script.is_file() and not script.read_bytes().startswith(first):
+        raise ValueError(f"{script} is there and is not privjax's: name a file in another folder.")
 
 
 def _write(path: Path, content: bytes) -> None:

@@ -32,7 +32,7 @@ def report(workdir: PathLike, *, to: PathLike | None = None) -> Path:
     content = make_content(workdir)
     picture = make_picture(content)
     page = make_page(content, picture=picture, plotly=plotly.get_plotlyjs())
-    folder = Path(workdir) / "report" if to is None else Path(to)
+    folder = (Path(workdir) / "report" if to is None else Path(to)).expanduser()
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError):

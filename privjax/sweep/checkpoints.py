@@ -1,13 +1,16 @@
 """Orbax checkpoints of chunks, each vouched for by a digest: what is read back is what was written."""
 
 import contextlib
+import errno
 import functools
 import hashlib
 import json
+import logging
+import os
 import re
 import shutil
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,6 +18,7 @@ import jax
 import numpy as np
 
 _NAME = re.compile(r"(\d{8})-(\d+)")
+_LEFTOVER = re.compile(rf"{_NAME.pattern}\..+")  # half written by Orbax, or half deleted
 
 
 class Entry(NamedTuple):
@@ -75,10 +79,13 @@ class Checkpoints:
         }
         path = self._folder / f"{self._serial:08d}-{self._process}"
         self._serial += 1
-        self._checkpointer.save(
-            path.absolute(),
-            args=self._args.Composite(arrays=self._args.PyTreeSave(arrays), note=self._args.JsonSave(note)),
-        )
+        with _plain_errors(self._folder):
+            self._checkpointer.save(
+                path.absolute(),
+                args=self._args.Composite(
+                    arrays=self._args.PyTreeSave(arrays), note=self._args.JsonSave(note)
+                ),
+            )
         self._written.append(Entry(path, tuple(note["points"]), final))
         self._clean()
 
@@ -162,6 +169,22 @@ class Checkpoints:
         return jax.tree.unflatten(structure, arrays)
 
 
+@contextlib.contextmanager
+def _plain_errors(folder: Path) -> Iterator[None]:
+    """A full disk is the OSError it is, without the traceback that each of Orbax's threads logs of it."""
+    logger = logging.getLogger("absl")
+    level = logger.level
+    logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    except ValueError as error:
+        if "No space left" not in str(error):
+            raise
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(folder)) from error
+    finally:
+        logger.setLevel(level)
+
+
 def _remove(path: Path) -> None:
     """Deletes a checkpoint; a kill in the middle does not leave half of one under its name."""
     trash = path.with_name(f"{path.name}.trash")
@@ -173,7 +196,7 @@ def _remove(path: Path) -> None:
 def remove_leftovers(folder: Path) -> None:
     """Deletes what a killed process left half written or half deleted; only while holding the lock."""
     for path in folder.glob("*"):
-        if path.is_dir() and not _NAME.fullmatch(path.name):
+        if path.is_dir() and _LEFTOVER.fullmatch(path.name):
             shutil.rmtree(path, ignore_errors=True)
 
 

@@ -161,19 +161,21 @@ def load_results(workdir: PathLike) -> dict[str, Any]:
     Returns:
       Its content: `schema`, `versions`, `backend`, `data`, `config`, `complete` and `members`.
     """
-    path = Path(workdir) / "results.json"
+    path = Path(workdir).expanduser() / "results.json"
     results = read_json(path)
     if not isinstance(results, dict) or results.get("schema") != SCHEMA:
         schema = results.get("schema") if isinstance(results, dict) else None
         raise ValueError(f"{path} has schema {schema}, this version of privjax reads schema {SCHEMA}.")
     if not isinstance(results.get("members"), list) or not isinstance(results.get("data"), dict):
         raise ValueError(f"{path} is damaged, it has no members or no data: sweep again in this folder.")
+    if not all(isinstance(m, dict) and type(m.get("point")) is int for m in results["members"]):
+        raise ValueError(f"{path} is damaged, not every member has its number: sweep again in this folder.")
     return results
 
 
 def load_history(workdir: PathLike, point: int) -> dict[str, Any]:
     """The history of one member, epoch by epoch: `losses`, `measures` and `rate_scale`."""
-    member = read_member(Path(workdir), point)
+    member = read_member(Path(workdir).expanduser(), point)
     if member is None:
         raise ValueError(_no_such_point(workdir, point))
     return member["history"]
@@ -190,7 +192,7 @@ def load_encoder(workdir: PathLike, point: int, *, networks: Networks | None = N
     Returns:
       A function of NumPy rows x, as the data set gives them, to z.
     """
-    folder = Path(workdir)
+    folder = Path(workdir).expanduser()
     config = read_json(folder / "config.json")
     if networks is None:
         if config["networks"]["kind"] == "own":
@@ -207,7 +209,7 @@ def load_encoder(workdir: PathLike, point: int, *, networks: Networks | None = N
 
 
 def _no_such_point(workdir: PathLike, point: int) -> str:
-    path = Path(workdir) / "members"
+    path = Path(workdir).expanduser() / "members"
     done = sorted(int(p.stem.rpartition("-")[2]) for p in path.glob("point-*.json"))
     if point in done:
         return f"what {workdir} keeps of point {point} is damaged: the same sweep again mends it."

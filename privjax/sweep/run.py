@@ -170,7 +170,7 @@ def sweep(
         devices=devices,
         rates=rates,
     )
-    folder = None if workdir is None else Path(workdir)
+    folder = None if workdir is None else Path(workdir).expanduser()
     if jax.process_count() > 1 and folder is None:
         raise ValueError("several processes share their results through workdir: give one.")
     began = time.monotonic()

@@ -5,10 +5,20 @@ import json
 import pytest
 
 from privjax.audit import pareto
+from privjax.audit.pareto import best_on_validation
 
 
 def member(
-    weight, seed, utility, leakage, *, validation=None, objective="mmd", strongest=None, kind="discrete"
+    weight,
+    seed,
+    utility,
+    leakage,
+    *,
+    validation=None,
+    objective="mmd",
+    strongest=None,
+    kind="discrete",
+    attackers=("a",),
 ):
     score = "accuracy" if kind == "discrete" else "r2"
     held_out = {"adversary": None, "strongest": None}
@@ -20,6 +30,7 @@ def member(
         "adversary_r2": None if kind == "discrete" else leakage,
         "strongest": {"attacker": "a", score: leakage if strongest is None else strongest},
         "validation": held_out,
+        "attackers": dict.fromkeys(attackers),
     }
     return {
         "point": seed,
@@ -100,3 +111,20 @@ def test_what_is_no_other_seed_is_not_averaged():
 def test_a_folder_without_results_is_told(tmp_path):
     with pytest.raises(FileNotFoundError, match="is not there: is .* the workdir of a sweep"):
         pareto(tmp_path)
+
+
+@pytest.mark.parametrize("other", [("a",), ("a", "b", "c")])
+def test_what_other_attackers_found_is_not_compared(other):
+    """A point that only one of them attacked looks private, and one that more of them attacked does not."""
+    members = [
+        member(0.0, 0, 0.9, 0.1, validation=(0.9, 0.1), attackers=other),
+        member(1.0, 0, 0.8, 0.6, validation=(0.8, 0.6), attackers=("a", "b")),
+        member(2.0, 0, 0.7, 0.3, validation=(0.7, 0.3), attackers=("a", "b")),
+    ]
+    curve = pareto({"members": members})["mmd"]
+    assert [point.privacy_weight for point in curve.points] == [1.0, 2.0]
+    assert curve.left_out == 1
+    assert curve.points[curve.operating_point()].privacy_weight == 2.0
+    assert best_on_validation(members)["privacy_weight"] == 2.0
+    alike = [members[0] | {"audit": member(0.0, 0, 0, 0.1, attackers=("a", "b"))["audit"]}, *members[1:]]
+    assert len(pareto({"members": alike})["mmd"].points) == 3

@@ -47,7 +47,11 @@ def test_every_member_is_audited_and_written(workdir, digits, capsys):
     loaded.clear()
     assert audit_sweep(folder, adversaries=FEW, n_jobs=1) == results
     assert loaded == []
-    audit_sweep(folder, digits, adversaries="quadratic", points=[2], n_jobs=1)
+    fewer = audit_sweep(folder, digits, adversaries="quadratic", points=[2], n_jobs=1)
+    assert loaded == [2]
+    assert set(fewer["members"][2]["audit"]["attributes"]["s"]["attackers"]) == {"quadratic"}
+    # What the others found is still there, and the first call needs no work to say it again.
+    assert audit_sweep(folder, adversaries=FEW, n_jobs=1) == results
     assert loaded == [2]
 
 

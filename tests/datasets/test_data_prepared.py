@@ -228,3 +228,12 @@ def test_the_records_hold_what_the_arrays_hold(sound):
         for row in (0, 1000, 2413):
             np.testing.assert_array_equal(source[row]["x"], arrays["x"][row])
             assert source[row]["person"] == arrays["person"][row]
+
+
+def test_a_kill_between_two_renames_keeps_what_was_prepared(damaged):
+    data_dir, folder, expected = damaged
+    aside = data_dir / ".incomplete.yaleb"
+    aside.mkdir()
+    folder.rename(aside / "old")
+    assert load("yaleb", data_dir=data_dir).content_hash == expected  # without a source to prepare it from
+    assert folder.exists()

@@ -202,3 +202,32 @@ def test_decimals_are_numbers_and_other_objects_are_not():
     np.testing.assert_allclose(from_table(exact, scale="none", **ASK).x[:, 0], np.arange(12) / 4)
     with pytest.raises(DataError, match="column 'a' holds list: turn it into text or numbers"):
         from_table(frame.assign(a=[[1]] * 12), **ASK)
+
+
+def test_ids_with_leading_zeros_are_names(tmp_path):
+    ids = ["007", "7", "08"]
+    path = as_csv(made(s=[ids[i % 3] for i in range(ROWS)]), tmp_path)
+    assert from_table(path, **ASK).s_names == ("007", "08", "7")
+    # Beyond the first rows that were looked at there is no going back: refused, not merged.
+    late = made(s=[("7", "8", "007")[0 if i < 20 and i % 2 else 1 if i < 20 else 2] for i in range(ROWS)])
+    path = as_csv(late, tmp_path)
+    with pytest.raises(DataError, match=r"line 22: '007' in column 's' begins with a zero.*kinds="):
+        from_table(path, block_rows=10, **ASK)
+    assert from_table(path, block_rows=10, kinds={"s": "category"}, **ASK).s_names == ("007", "7", "8")
+    assert from_table(path, block_rows=10, kinds={"s": "continuous"}, **ASK).s_names == ()
+    # A feature is a quantity, whatever it begins with.
+    path = as_csv(made(b=[f"0{i}" for i in range(ROWS)]), tmp_path)
+    assert from_table(path, **ASK).feature_names == ("a", "b")
+
+
+@pytest.mark.parametrize("spelt", [str, lambda i: f"00{i}", lambda i: f"{i}.0"])
+def test_a_private_copy_of_another_type_is_a_copy(tmp_path, spelt):
+    users = np.arange(ROWS) % 3
+    copied = made(s=users, b=[spelt(i) for i in users])
+    with pytest.raises(DataError, match="the feature 'b' is a copy of the private column 's'"):
+        from_table(copied, **ASK)
+    if spelt is str:
+        with pytest.raises(DataError, match="the feature 'b' is a copy of the private column 's'"):
+            from_table(as_csv(copied, tmp_path), kinds={"s": "category"}, **ASK)
+    copied.loc[4, "b"] = "9"  # one row says something else: no copy
+    assert from_table(copied, **ASK).s_names == ("0", "1", "2")

@@ -1,7 +1,9 @@
 """What is on disk survives kills, damage and full disks, and is refused where it does not belong."""
 
+import errno
 import functools
 import json
+import logging
 import operator
 import os
 import random
@@ -18,6 +20,7 @@ from small import NETWORKS, make_small, small_sweep
 import privjax
 from privjax import load_encoder, load_history, load_results
 from privjax.files import exclusive, write_json
+from privjax.sweep.checkpoints import _plain_errors, remove_leftovers
 from privjax.sweep.results import write_results
 from privjax.sweep.workdir import describe_objective
 
@@ -352,3 +355,41 @@ def test_folders_of_before_within_utility_go_on():
     assert "within_utility" not in describe_objective(privjax.make_objective("mmd"))
     changed = describe_objective(privjax.make_objective("mmd", within_utility=True))
     assert changed["within_utility"] is True
+
+
+def test_only_leftovers_of_ours_are_removed(copied):
+    checkpoints = copied / "checkpoints"
+    ours = [checkpoints / f"00000009-0.{end}" for end in ("orbax-checkpoint-tmp", "trash")]
+    for path in (*ours, checkpoints / "backup"):
+        path.mkdir()
+        (path / "file").write_text("kept?")
+    remove_leftovers(checkpoints)
+    assert (checkpoints / "backup" / "file").exists()
+    assert not any(path.exists() for path in ours)
+
+
+@pytest.mark.parametrize("point", ['0"><b>', 1.5, None, True])
+def test_points_are_numbers(copied, point):
+    path = copied / "results.json"
+    content = json.loads(path.read_text())
+    content["members"][0]["point"] = point
+    path.write_text(json.dumps(content))
+    with pytest.raises(ValueError, match="not every member has its number"):
+        privjax.load_results(copied)
+
+
+def test_a_full_disk_is_what_it_is_called(tmp_path):
+    logger = logging.getLogger("absl")
+    level = logger.level
+
+    def failed(message):
+        with _plain_errors(tmp_path):
+            assert logger.level == logging.CRITICAL
+            raise ValueError(message)
+
+    with pytest.raises(OSError, match="No space left") as caught:
+        failed("RESOURCE_EXHAUSTED: writing: No space left on device")
+    assert caught.value.errno == errno.ENOSPC
+    with pytest.raises(ValueError, match="something else"):
+        failed("something else")
+    assert logger.level == level
