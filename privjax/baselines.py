@@ -5,6 +5,7 @@ All but `duca_mmd` are closed forms, computed offline in float64 NumPy.
 """
 
 import functools
+import math
 from typing import NamedTuple
 
 import jax
@@ -16,6 +17,8 @@ from numpy.typing import ArrayLike
 
 from privjax.kernels import Kernel, gaussian_mixture
 from privjax.losses import discriminant_information, mmd_loss
+
+_MOST_CELLS = 2 * 10**8  # of a label matrix: beyond these, labels are identifiers that nobody numbered
 
 
 class LinearEncoder(NamedTuple):
@@ -34,9 +37,11 @@ class LinearEncoder(NamedTuple):
     def __call__(self, x: ArrayLike) -> np.ndarray:
         """Encodes rows of x."""
         x = np.asarray(x)
-        x = x.reshape(len(x), -1)
+        x = x.reshape(len(x), math.prod(x.shape[1:]))
         if self.weights is None:
             return x.astype(np.float32)
+        if x.shape[1] != len(self.weights):
+            raise ValueError(f"x must have {len(self.weights)} columns, as in training, got {x.shape[1]}.")
         return ((x - self.mean) @ self.weights + self.offset).astype(np.float32)
 
 
@@ -274,4 +279,8 @@ def _label_matrix(name: str, labels: ArrayLike, n: int) -> np.ndarray:
         raise TypeError(f"{name} must be integer labels [n] or a matrix [n, k].")
     if labels.min() < 0:
         raise ValueError(f"{name} holds the label {labels.min()}: number the classes from 0.")
-    return np.eye(int(labels.max()) + 1)[labels.astype(np.int64)]
+    if n * (int(labels.max()) + 1) > _MOST_CELLS:
+        raise ValueError(f"{name} holds the label {labels.max()}: number the classes from 0.")
+    matrix = np.zeros((n, int(labels.max()) + 1))
+    matrix[np.arange(n), labels.astype(np.int64)] = 1
+    return matrix

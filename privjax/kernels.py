@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -124,9 +125,14 @@ def median_bandwidth(
         raise ValueError(f"z must be a matrix [n, d], got shape {z.shape}")
     if weights is not None and jnp.shape(weights) != z.shape[:1]:
         raise ValueError(f"weights must have shape ({len(z)},), one per row of z, got {jnp.shape(weights)}")
+    there = jnp.ones(len(z), bool) if weights is None else jnp.asarray(weights) > 0
+    return _median_bandwidth(z, there, max_rows, floor)
+
+
+@partial(jax.jit, static_argnums=2)
+def _median_bandwidth(z: Array, there: Array, max_rows: int, floor: float | Array) -> Array:
     z = z.astype(jnp.promote_types(z.dtype, jnp.float32))
     n = z.shape[0]
-    there = jnp.ones(n, bool) if weights is None else jnp.asarray(weights) > 0
     m = min(n, max_rows)
     count = there.sum()
     # Rows that are there come first, so that the subsample does not depend on the others.
@@ -161,7 +167,8 @@ def _median(values: Array, counted: Array) -> Array:
         return jnp.where(enough, low, middle + 1), jnp.where(enough, middle, high)
 
     infinite = jax.lax.bitcast_convert_type(jnp.array(jnp.inf, values.dtype), integer)
-    start = jnp.zeros(2, integer), jnp.full(2, infinite)
+    low = jnp.zeros_like(ranks, integer) + jnp.where(False, bits[0, 0], 0)  # as varying as the loop makes it
+    start = low, low + infinite
     _, found = jax.lax.fori_loop(0, 8 * values.dtype.itemsize - 1, halve, start)
     return (jax.lax.bitcast_convert_type(found, values.dtype) / 2).sum()
 

@@ -38,6 +38,13 @@ def one_at_a_time(function: Callable) -> Callable:
     return call
 
 
+def varying_as(a: Array, *others: Array) -> Array:
+    """The same numbers, which under shard_map differ between devices where those of the others do."""
+    for other in others:
+        a = a + jnp.where(False, other.ravel()[0], 0).astype(a.dtype)
+    return a
+
+
 def as_one(function: Callable[..., Array]) -> Callable[..., Array]:
     """A scalar function whose gradient comes with its value, and whose members run one at a time.
 
@@ -253,9 +260,8 @@ def _sweep(visit: Callable, rows: tuple[Array, ...], grid: _Grid, features: int)
             total = lax.dynamic_update_slice_in_dim(total, here + part, at, 1)
         return total, None
 
-    total = jnp.zeros((features, padded + wrap), rows[0].dtype)
-    for a in rows:  # adds nothing, but under shard_map the loop then starts as varying as it goes on
-        total += jnp.where(False, a.ravel()[0], 0).astype(total.dtype)
+    # The loop starts as varying as it goes on.
+    total = varying_as(jnp.zeros((features, padded + wrap), rows[0].dtype), *rows)
     total = lax.scan(step, total, jnp.arange(blocks * groups))[0]
     # Fold the wrapped columns back onto the rows they are.
     folded = total[:, :padded]

@@ -206,3 +206,18 @@ def test_clear_errors():
     for name in ("batch_size", "num_epochs"):
         with pytest.raises(ValueError, match=f"{name} must be at least 1"):
             baselines.duca_mmd(x, s, s, num_features=2, privacy_weight=1.0, **{name: 0})
+
+
+def test_labels_that_nobody_numbered_are_told():
+    x, p = np.random.default_rng(0).normal(size=(60, 3)), np.arange(60) % 2
+    with pytest.raises(ValueError, match="p holds the label 200000001: number the classes from 0"):
+        baselines.linear_erasure(x, p + 200_000_000)
+    far = baselines.linear_erasure(x, p + 1000)  # classes without rows change nothing
+    np.testing.assert_allclose(far(x), baselines.linear_erasure(x, p)(x), atol=1e-6)
+
+
+def test_an_encoder_takes_no_rows_and_no_others():
+    encoder = baselines.pca(np.random.default_rng(0).normal(size=(20, 3)), num_features=2)
+    assert encoder(np.zeros((0, 3))).shape == (0, 2)
+    with pytest.raises(ValueError, match="x must have 3 columns, as in training, got 4"):
+        encoder(np.zeros((5, 4)))

@@ -246,3 +246,11 @@ def test_bandwidths_get_no_gradient():
 def test_bad_arguments_are_named(make, name):
     with pytest.raises((ValueError, TypeError), match=name):
         make()
+
+
+def test_another_median_compiles_nothing():
+    z = np.random.default_rng(0).normal(size=(30, 2)).astype(np.float32)
+    first = privjax.median_bandwidth(z)
+    compiled = kernels._median_bandwidth._cache_size()
+    assert privjax.median_bandwidth(2 * z) == pytest.approx(2 * first)
+    assert kernels._median_bandwidth._cache_size() == compiled

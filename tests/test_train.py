@@ -450,3 +450,31 @@ print(inside, outside)
         [sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True
     )
     assert done.stdout.split() == "[1, 1] [2, 2]".split()
+
+
+def test_the_kind_of_number_compiles_nothing():
+    x, y, p = np.random.default_rng(0).normal(size=(40, 3)), np.arange(40) % 2, np.arange(40) % 3
+    fit(x, y, p, num_epochs=1)
+    compiled = train_epochs._cache_size()
+    fit(x, y, p, num_epochs=np.int64(2))
+    assert train_epochs._cache_size() == compiled
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        (
+            {"objective": make_objective("mmd", schedule=Schedule("fixd"))},
+            "kind must be 'plateau' or 'fixed'",
+        ),
+        (
+            {"objective": make_objective("mmd", schedule=Schedule(max_epochs=0))},
+            "max_epochs must be at least 1",
+        ),
+        ({"validation_rows": np.arange(40)}, "validation_rows are all rows of x"),
+    ],
+)
+def test_what_cannot_be_trained_is_told(settings, says):
+    x = np.random.default_rng(0).normal(size=(40, 3))
+    with pytest.raises(ValueError, match=says):
+        fit(x, np.arange(40) % 2, np.arange(40) % 3, num_epochs=1, **settings)

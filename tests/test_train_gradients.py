@@ -7,9 +7,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from privjax.losses import mmd_loss
 from privjax.networks import nn_networks, scnn_networks
 from privjax.train import Batch, Losses, make_data, make_objective, prepare, total_loss
 from privjax.train.data import Attribute, Task
+from privjax.train.loss import _mean_over_classes
 
 WEIGHT = 0.7
 OBJECTIVES = ("mmd", "rff_mmd", "kdi", "wdn", "lsdn")
@@ -201,3 +203,18 @@ def _released_losses(objective, z, y, p):
         {"private": {}, "public": {}, "discriminator": {}}, Batch(z, y, p, None)
     )[1]
     return float(losses.privacy), float(losses.discriminator)
+
+
+@pytest.mark.parametrize("classes", [3, 13])
+def test_within_utility_is_the_same_sum_for_few_and_many_classes(classes):
+    """Few are written out, many are a loop of the compiler's."""
+    rng = np.random.default_rng(0)
+    x, y, p = rng.normal(size=(80, 4)), rng.permutation(np.arange(80) % classes), rng.integers(0, 2, 80)
+    data, config = prepare(x, y, p, objective=make_objective("mmd", within_utility=True))
+    batch = Batch(data.x, data.y, data.p, None)
+    found = _mean_over_classes(functools.partial(mmd_loss, data.x, data.p, num_classes=2), batch, config.task)
+    want = sum(
+        np.mean(y == c) * mmd_loss(data.x, data.p, num_classes=2, weights=1.0 * (y == c))
+        for c in range(classes)
+    )
+    np.testing.assert_allclose(found, want, rtol=1e-6)

@@ -35,7 +35,7 @@ def rows(z: ArrayLike, weights: ArrayLike | None, *, name: str = "z") -> Rows:
     n = z.shape[0]
     if weights is None:
         return Rows(z, jnp.ones(n, z.dtype), jnp.ones(n, bool))
-    weights = jnp.asarray(weights)
+    weights = jnp.asarray(_seen("weights", weights))
     if weights.shape != (n,):
         raise ValueError(f"weights must have shape ({n},), one per row of {name}, got {weights.shape}")
     if weights.dtype == bool:
@@ -138,6 +138,7 @@ def as_array(p: ArrayLike) -> Array:
 
     So labels end at the largest number of 32 bits, which is no class, and a matrix becomes real.
     """
+    p = _seen("p", p)
     if isinstance(p, np.ndarray) and p.dtype in (np.int64, np.uint64):
         limits = np.iinfo(np.int32)
         p = np.where((p >= limits.min) & (p <= limits.max), p, limits.max) if p.ndim < 2 else p.astype(float)
@@ -146,9 +147,22 @@ def as_array(p: ArrayLike) -> Array:
 
 def floating(name: str, value: ArrayLike) -> Array:
     """An array of real floating point numbers."""
-    value = jnp.asarray(value)
+    value = jnp.asarray(_seen(name, value))
     if not jnp.issubdtype(value.dtype, jnp.floating):
         raise TypeError(f"{name} must be floating point, got {value.dtype}")
+    return value
+
+
+def _seen(name: str, value: Any) -> Any:
+    """What NumPy makes of an array that is not JAX's, such as a column of a table; it must hold numbers."""
+    if isinstance(value, (Array, Tracer)) or not hasattr(value, "__array__"):
+        return value
+    value = np.asarray(value)
+    if value.dtype.kind in "OSUMm":
+        raise TypeError(
+            f"{name} must hold numbers, got {value.dtype}: make names numbers with "
+            "np.unique(..., return_inverse=True)[1], or convert with astype"
+        )
     return value
 
 

@@ -13,7 +13,7 @@ from privjax.kernels import Kernel, check_kernel, gaussian_mixture, normalise, r
 from privjax.losses._gram import add, centred_kernel, exact_product, quadratic_gradient
 from privjax.losses._inputs import Rows, matrix, positive, rows
 from privjax.losses.mmd import centred
-from privjax.pairwise import as_one
+from privjax.pairwise import as_one, varying_as
 
 
 def kdi_loss(
@@ -55,8 +55,9 @@ def _kdi(batch: Rows, p: Array, kernel: Kernel, rho: Array) -> Array:
         kernel, scale = normalise(resolve(kernel, z, w), z)
         for _ in range(2):  # the second time takes away the rounding of the first
             p = p - (w @ p / jnp.where(w.sum() == 0, 1, w.sum()))[None, :]
-        root = safe_sqrt(w)
-        return _explained(centred(batch, kernel), root, root[:, None] * p, kernel, rho / scale / scale)
+        z = centred(batch, kernel)
+        root = varying_as(safe_sqrt(w), z, p)
+        return _explained(varying_as(z, root), root, root[:, None] * p, kernel, rho / scale / scale)
 
     return as_one(value)(batch, p, kernel, jax.lax.stop_gradient(rho))
 

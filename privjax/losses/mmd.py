@@ -12,6 +12,8 @@ from privjax.kernels import Kernel, check_kernel, gaussian_mixture, normalise, r
 from privjax.losses._inputs import Rows, labels, rows
 from privjax.pairwise import as_one, pair_sums
 
+FEW = 16  # where all but one row in so many are of one class, the others are looked at by themselves
+
 
 def mmd_loss(
     z: ArrayLike,
@@ -52,8 +54,9 @@ def _mmd(batch: Rows, index: Array, broken: Array, kernel: Kernel, num_classes: 
     def value(batch, index, kernel):
         z, w, _ = batch
         kernel, scale = normalise(resolve(kernel, z, w), z)
-        r, c = pair_sums(centred(batch, kernel), w, index, kernel)
-        return scale * _one_vs_rest(r, c, batch, index, num_classes)
+        z = centred(batch, kernel)
+        r, c = pair_sums(z, w, index, kernel)
+        return scale * _one_vs_rest(r, c, batch._replace(z=z), index, kernel, num_classes)
 
     return as_one(value)(batch, index, kernel) + broken
 
@@ -75,7 +78,7 @@ def centred(batch: Rows, kernel: Kernel) -> Array:
     return jnp.where(there[:, None], z - mean[None, :], 0)
 
 
-def _one_vs_rest(r: Array, c: Array, batch: Rows, index: Array, num_classes: int) -> Array:
+def _one_vs_rest(r: Array, c: Array, batch: Rows, index: Array, kernel: Kernel, num_classes: int) -> Array:
     """sum_l N_l/N MMD_l from the kernel sums of each row: over all rows (r), over its class (c).
 
     With e_l the weights of class l and w those of all rows, the contrast of class l with the rest is
@@ -84,7 +87,8 @@ def _one_vs_rest(r: Array, c: Array, batch: Rows, index: Array, num_classes: int
         MMD_l^2 = (N / M_l)^2 mean_{i in l} [ (c_i/N_l - r_i/N) - (r_i/N - k) ],   k = sum_i w_i r_i / N^2.
 
     The differences are taken per row, before the mean: they are what is left after the large terms
-    cancel, and the sum of the large terms would drown them.
+    cancel, and the sum of the large terms would drown them. N / M_l multiplies what rounding left, so a
+    class of nearly all rows is told by the few others.
     """
     w = batch.weights
     each = partial(jax.ops.segment_sum, segment_ids=index, num_segments=num_classes)
@@ -104,4 +108,18 @@ def _one_vs_rest(r: Array, c: Array, batch: Rows, index: Array, num_classes: int
     mean = each(w * (own - overall)) / size
     # (N_l / N) (N / M_l) sqrt(mean). Rounding may leave a zero slightly negative; NaN must stay.
     root = safe_sqrt(jnp.where(mean < 0, 0, mean))
-    return jnp.where(present, size / rest * root, 0).sum()
+    if num_classes == 2:  # both have the same discrepancy: that of the smaller class is the better told
+        both = jnp.where(size[0] <= size[1], total / rest[0] * root[0], total / rest[1] * root[1])
+        return jnp.where(present.all(), both, 0)
+    terms = size / rest * root
+    if few := len(w) // FEW:
+        largest = jnp.argmax(size)
+        others = batch.there & (index != largest)
+        picked = jnp.nonzero(others, size=few, fill_value=0)[0]
+        v = jnp.where(jnp.arange(few) < others.sum(), w[picked], 0)
+        own, _ = pair_sums(batch.z[picked], v, jnp.zeros_like(index, shape=few), kernel)
+        own = own / rest[largest] - r[picked] / total
+        mean = (v * (own - overall[picked])).sum() / rest[largest]
+        instead = (others.sum() <= few) & (jnp.arange(num_classes) == largest)
+        terms = jnp.where(instead, safe_sqrt(jnp.where(mean < 0, 0, mean)), terms)
+    return jnp.where(present, terms, 0).sum()

@@ -148,7 +148,7 @@ def _rff_mmd(batch: Rows, index: Array, broken: Array, features, num_classes: in
         present = (count > 0) & (count < count.sum())
         size = jnp.where(present, size, 1)
         total = jnp.where(w.sum() == 0, 1, w.sum())
-        rest = jnp.where(present, (1 - jnp.eye(num_classes, dtype=z.dtype)) @ (of_class @ w), 1)
+        rest = jnp.where(present, _of_others(of_class @ w), 1)
         # A constant cancels, so phi(z) - phi(mean) will do: by cos a - cos b = -2 sin((a-b)/2) sin((a+b)/2)
         # it keeps its digits where the rows lie close together. One sine and cosine of (a-b)/2 give both.
         mean = jax.lax.stop_gradient(w @ z / total)
@@ -158,14 +158,23 @@ def _rff_mmd(batch: Rows, index: Array, broken: Array, features, num_classes: in
         sin, cos = sin_cos(half)
         phase = mean @ features.frequencies + features.phases
 
-        def of_classes(x):  # mean of the class less mean of all
-            return ((of_class * w[None, :]) @ x) / size[:, None] - (w @ x / total)[None, :]
+        def sums(x):
+            return (of_class * w[None, :]) @ x
 
-        turned = jnp.cos(phase)[None, :] * of_classes(sin * sin)
-        turned += jnp.sin(phase)[None, :] * of_classes(sin * cos)
-        means = turned * -2 * jnp.sqrt(2.0 / phase.shape[0])
+        turned = jnp.cos(phase)[None, :] * sums(sin * sin) + jnp.sin(phase)[None, :] * sums(sin * cos)
+        # Less the mean of the rest, not N / M_l times less the mean of all: that would multiply the rounding.
+        means = (turned / size[:, None] - _of_others(turned) / rest[:, None]) * -2
+        means *= jnp.sqrt(2.0 / phase.shape[0])
         gap = safe_sqrt((means * means).sum(1))
-        return jnp.where(present, size / rest * gap, 0).sum()
+        return jnp.where(present, size / total * gap, 0).sum()
 
     features = jax.tree.map(lambda a: jax.lax.stop_gradient(a).astype(batch.z.dtype), features)
     return as_one(value)(batch, index, features) + broken
+
+
+def _of_others(sums: Array) -> Array:
+    """Of sums by class [l, ...], the sum over all other classes; added up, as a difference would round."""
+    before = jnp.cumsum(sums, 0)
+    after = jnp.cumsum(sums[::-1], 0)[::-1]
+    none = jnp.zeros_like(sums[:1])
+    return jnp.concatenate([none, before[:-1]]) + jnp.concatenate([after[1:], none])

@@ -104,6 +104,8 @@ def make_data(
     if num_classes == 1:
         raise ValueError("y has a single class, so there is nothing to keep: give at least two.")
     single = not isinstance(p, Mapping)
+    if not single and not all(isinstance(name, str) for name in p):
+        raise TypeError("p must be a dict by names: its keys are not all text.")
     named = {None: p} if single else dict(sorted(p.items()))
     if not named:
         raise ValueError("p is an empty dict: name at least one private variable.")
@@ -117,6 +119,8 @@ def make_data(
         private[name] = jnp.asarray(values)
     if train_rows is None and validation_rows is not None:
         train_rows = np.setdiff1d(np.arange(len(x)), np.asarray(validation_rows))
+        if not len(train_rows):
+            raise ValueError("validation_rows are all rows of x: leave some to train on.")
     data = TrainData(
         x=jnp.asarray(x),
         y=jnp.asarray(y),

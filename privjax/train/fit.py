@@ -131,7 +131,7 @@ def fit(
     # All of the schedule, so that fewer epochs are not another compilation.
     most = config.objective.schedule.max_epochs
     start = init_state(numbers, data, config=config)
-    until = jnp.asarray(most if num_epochs is None else num_epochs)
+    until = jnp.asarray(most if num_epochs is None else num_epochs, jnp.int32)
     with one_blas_thread():
         if mesh is None:
             state, history = train_epochs(start, data, numbers, config=config, num_epochs=most, until=until)
@@ -160,6 +160,10 @@ def prepare(
     objective = make_objective(objective) if isinstance(objective, str) else objective
     if not isinstance(objective, Objective):
         raise TypeError(f"objective must be a name or an Objective, got {type(objective).__name__}.")
+    kind, most = objective.schedule.kind, objective.schedule.max_epochs
+    if kind not in ("plateau", "fixed"):
+        raise ValueError(f"the schedule's kind must be 'plateau' or 'fixed', got {kind!r}.")
+    check_count("the schedule's max_epochs", most)
     data, task = make_data(x, y, p, **rows)
     for attribute in task.private:
         if not attribute.num_classes and not objective.continuous:

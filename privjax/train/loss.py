@@ -15,6 +15,7 @@ from privjax.train.data import Task
 from privjax.train.objectives import Objective
 
 ORTHONORMALITY_WEIGHT = 10.0
+_MOST_UNROLLED = 10  # classes of y
 
 
 class Losses(NamedTuple):
@@ -156,4 +157,6 @@ def _mean_over_classes(loss: Callable[..., Array], batch: Batch, task: Task) -> 
     weights = jnp.ones(batch.y.shape) if batch.weights is None else batch.weights
     within = weights * jax.nn.one_hot(batch.y, task.num_classes, axis=0)
     shares = within.sum(1) / jnp.maximum(within.sum(), jnp.finfo(jnp.float32).tiny)
+    if len(within) <= _MOST_UNROLLED:  # a loop of the compiler's would run each at several times the cost
+        return sum((share * loss(weights=w) for share, w in zip(shares, within, strict=True)), jnp.zeros(()))
     return shares @ jax.vmap(lambda weights: loss(weights=weights))(within)

@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import oracles
+import pandas as pd
 import pytest
 
 import privjax
@@ -207,3 +208,80 @@ def test_bandwidths_below_any_distance(kernel, bandwidth):
     apart = oracles.mmd(np.eye(len(z)), labels, 3)
     np.testing.assert_allclose(value, float(apart), rtol=1e-4)
     assert np.isfinite(gradient).all()
+
+
+@pytest.mark.parametrize(("classes", "rare"), [(2, 1), (2, 30), (3, 2), (3, 12), (5, 20), (5, 70)])
+def test_a_class_of_nearly_all_rows(classes, rare):
+    """What rounding leaves must not be multiplied by N / M, with M the few rows of the others."""
+    n = 1300
+    rng = np.random.default_rng(3)
+    z = (0.1 * rng.normal(size=(n, 4))).astype(np.float32)
+    labels = np.zeros(n, np.int32)
+    labels[rng.permutation(n)[:rare]] = 1 + np.arange(rare) % (classes - 1)
+    u = np.stack(
+        [(labels == c) / (labels == c).sum() - (labels != c) / (labels != c).sum() for c in range(classes)]
+    )
+    share = np.bincount(labels) / n
+    rows = z.astype(np.float64)
+    scales = (1, 2, 4, 8, 16)
+
+    def value_and_gradient(rows):
+        d2 = ((rows[:, None] - rows[None]) ** 2).sum(-1)
+        k = sum(np.exp(-d2 / (2 * s * s)) for s in scales) / 5
+        slope = sum(-np.exp(-d2 / (2 * s * s)) / (s * s) for s in scales) / 5
+        each = np.sqrt(np.einsum("ci,ij,cj->c", u, k, u))
+        pull = np.einsum("c,ci,cj->ij", share / (2 * each), u, u) * slope
+        return share @ each, 2 * (pull.sum(1)[:, None] * rows - pull @ rows)
+
+    value, gradient = value_and_gradient(rows)
+    found, slope = jax.value_and_grad(lambda z: privjax.mmd_loss(z, labels, num_classes=classes))(z)
+    np.testing.assert_allclose(found, value, rtol=2e-5)
+    assert np.linalg.norm(slope - gradient) < 1e-3 * np.linalg.norm(gradient)
+    # Weights make a class small as well, of as many rows as the other has.
+    weights = np.where(np.arange(n) % 2, 1.0, 1e-5)
+    halves = (np.arange(n) % 2).astype(np.int32)
+    z = z + 0.1 * halves[:, None].astype(np.float32)
+    weighted = privjax.mmd_loss(z, halves, weights=weights)
+    np.testing.assert_allclose(weighted, privjax.mmd_loss(z, halves), rtol=1e-4)
+
+
+@pytest.mark.parametrize("loss", ["mmd_loss", "kdi_loss"])
+@pytest.mark.parametrize(
+    "kernel", [privjax.gaussian_mixture(), privjax.median_gaussian()], ids=["fixed", "median"]
+)
+def test_shard_map_without_weights(loss, kernel):
+    mesh = jax.sharding.Mesh(np.array(jax.devices()[:1]), ("member",))
+    spec = jax.sharding.PartitionSpec("member")
+    z, labels = problem(n=130)
+
+    def gradient(z, labels):
+        return jax.grad(lambda z: getattr(privjax, loss)(z, labels, num_classes=3, kernel=kernel))(z)
+
+    def shard(z, labels):
+        return gradient(z[0], labels[0])[None]
+
+    got = jax.jit(jax.shard_map(shard, mesh=mesh, in_specs=spec, out_specs=spec))(z[None], labels[None])
+    want = gradient(z, labels)
+    # KDI's gradient is ill-conditioned: what is compiled differently rounds differently.
+    np.testing.assert_allclose(got[0], want, atol=(1e-2 if loss == "kdi_loss" else 1e-4) * np.abs(want).max())
+
+
+@pytest.mark.parametrize(
+    ("p", "error", "says"),
+    [
+        (
+            np.array(list("aabbcc")),
+            TypeError,
+            "p must hold numbers, got <U1: make names numbers with np.unique",
+        ),
+        (np.array(["a", 1] * 3, object), TypeError, "p must hold numbers, got object"),
+        (pd.Series([0, 1, 2**32] * 2), ValueError, "number the classes from 0"),
+    ],
+    ids=["text", "objects", "long"],
+)
+def test_what_is_no_class_is_told(p, error, says):
+    with pytest.raises(error, match=says):
+        privjax.mmd_loss(np.ones((6, 2), np.float32), p)
+    table = pd.Series([0, 1, 2] * 2)
+    z = np.arange(12, dtype=np.float32).reshape(6, 2)
+    assert privjax.mmd_loss(z, table) == privjax.mmd_loss(z, table.to_numpy())

@@ -151,3 +151,27 @@ def test_close_rows_keep_their_digits(scale, shift):
 def test_bad_arguments_are_named(call, name):
     with pytest.raises((TypeError, ValueError), match=name):
         call()
+
+
+def test_a_class_of_nearly_all_rows():
+    rng = np.random.default_rng(5)
+    z = rng.normal(size=(20_000, 3)).astype(np.float32)
+    labels = np.zeros(len(z), np.int32)
+    labels[:3] = [1, 2, 2]
+    features = draw(privjax.gaussian_mixture(), 40)
+    phi = oracles.fourier_features(z, *features)
+    want = sum(
+        np.mean(labels == c) * np.linalg.norm(phi[labels == c].mean(0) - phi[labels != c].mean(0))
+        for c in range(3)
+    )
+    np.testing.assert_allclose(privjax.rff_mmd_loss(z, labels, features=features), want, rtol=1e-5)
+
+
+def test_memory_grows_with_the_classes_not_with_their_square():
+    z, labels = problem()
+    features = draw(privjax.gaussian(), 4)
+    lowered = jax.jit(lambda z: privjax.rff_mmd_loss(z, labels, features=features, num_classes=20_000)).lower(
+        z
+    )
+    used = lowered.compile().memory_analysis().temp_size_in_bytes
+    assert used < 50e6 < 4 * 20_000**2
