@@ -2,9 +2,9 @@
 
     python experiments/main.py --config=experiments/configs/hapt.py --config.seeds=3
 
-Two to six minutes a point on one core, nine for KDI. Over three splits a frame of six channels says
-little of either: the activity at 0.746 and the user at 0.284 as it is, 0.695 and 0.129 through NN-MMD
-with a scale-free kernel (weight 4), 0.679 and 0.156 with the paper's kernel (weight 16).
+Two to five minutes a point on one core. Over three splits a frame of six channels says little of either:
+the activity at 0.746 and the user at 0.284 as it is, 0.695 and 0.131 through NN-MMD with a scale-free
+kernel (weight 4), 0.688 and 0.151 with the paper's kernel (weight 16).
 Their intervals overlap.
 """
 

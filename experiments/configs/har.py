@@ -2,11 +2,11 @@
 
     python experiments/main.py --config=experiments/configs/har.py --config.seeds=3
 
-About a minute a point on two cores, four for WDN and LSDN; `results/README.md` has the minutes of each
-method. Over three splits the strongest of nine attackers names the user at 0.050 with the activity kept at
-0.983 (two layers and a scale-free kernel, weight 4), at 0.064 with 0.983 (NN-KDI, 2^-9), at 0.065 with
-0.977 (NN-MMD, 4); the largest user is 0.040. Batches of 2000 and of all rows hide less at weight 4: 0.263 and
-0.185 on the first split, where batches of 500 give 0.063.
+A minute or two a point on one core, three to five for WDN and LSDN; `results/README.md` has the minutes of
+each method. Over three splits the strongest of nine attackers names the user at 0.052 with the activity
+kept at 0.991 (two layers and a scale-free kernel, weight 1), at 0.064 with 0.982 (NN-KDI, 2^-9), at 0.058 with
+0.967 (NN-MMD, 4); the largest user is 0.040. Batches of 2000 hide less at weight 4: 0.240, and 0.214 with a
+scale-free kernel, where batches of 500 give 0.058 and 0.061.
 """
 
 from typing import Any
@@ -115,7 +115,7 @@ def parts() -> dict[str, Any]:
             objective_settings={"schedule": {"max_epochs": epochs, "patience": patience}},
             **own,
         )
-    # Found on a split that is not shown: what large batches lack is a kernel that follows the scale of z.
+    # On a split that is not shown a kernel that follows the scale of z made up for the large batches.
     methods["rows_2000_scale_free"] = trained(
         "mmd",
         label="NN-MMD, batches of 2000, scale-free",

@@ -24,7 +24,7 @@ WEIGHTS = {
     "kdi": (2.0**-10, 2.0**-8, 1.0),
     "wdn": (2.0**-10, 4.0, 16.0, 2.0**10),
     "lsdn": (2.0**-4, 64.0, 2.0**12),
-    "rff_mmd": (2.0**-10, 4.0, 2.0**10),
+    "rff_mmd": (2.0**-10, 4.0, 16.0, 2.0**10),
 }
 # Until the objective no longer declines, with as many steps at most as HAR's 1000 epochs have.
 CONVERGED = {"schedule": {"max_epochs": 500}}
