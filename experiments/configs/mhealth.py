@@ -6,6 +6,8 @@ Needs the ten logs of MHEALTH (see `privjax datasets`). `hapt.py` is the same pr
 easier to have.
 """
 
+from typing import Any
+
 from common import (
     METHODS,
     OBJECTIVES,
@@ -55,7 +57,7 @@ def frames(name: str, title: str, size: str, *, width: int):
     # WDN and LSDN for 250 epochs: 36 steps each here, in all more than half of what HAR's 1000 have.
     for objective, weights in WEIGHTS.items():
         panels = (METHODS, OBJECTIVES) if objective == "mmd" else (OBJECTIVES,)
-        settings = {} if objective in ("wdn", "lsdn") else {"objective_settings": CONVERGED}
+        settings: Any = {} if objective in ("wdn", "lsdn") else {"objective_settings": CONVERGED}
         config.methods[objective] = trained(objective, panels=panels, weights=weights, **settings)
     config.methods.scale_free = trained(
         "mmd",

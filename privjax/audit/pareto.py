@@ -231,9 +231,10 @@ def best_on_validation(members: Sequence[Mapping[str, Any]], *, attribute: str |
 
     def worth(i: int) -> tuple[bool, float]:
         row = rows[i]
-        known = row is not None and row["attackers"] == usual
-        if not known or row["validation_utility"] is None or row["validation_leakage"] is None:
-            return known, -math.inf
+        if row is None or row["attackers"] != usual:
+            return False, -math.inf
+        if row["validation_utility"] is None or row["validation_leakage"] is None:
+            return True, -math.inf
         return True, row["validation_utility"] - row["validation_leakage"]
 
     return members[max(range(len(members)), key=worth)]
