@@ -302,8 +302,8 @@ def test_mistakes_are_told_in_a_sentence(data, settings, change, message):
 
 def test_divergence_is_told(data):
     x, y, s = data
+    large = PrivacyTransformer(**TINY, objective="kdi", privacy_weight=3e38)
     with pytest.warns(ConvergenceWarning, match="training diverged"):
-        large = PrivacyTransformer(**TINY, objective="kdi", privacy_weight=3e38)
         ours = large.fit(x, y, sensitive_features=s)
     assert ours.status_ == "diverged"
     assert np.isfinite(ours.transform(x)).all()

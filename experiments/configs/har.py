@@ -5,8 +5,8 @@
 A minute or two a point on one core, three to five for WDN and LSDN; `results/README.md` has the minutes of
 each method. Over three splits the strongest of nine attackers names the user at 0.052 with the activity
 kept at 0.991 (two layers and a scale-free kernel, weight 1), at 0.064 with 0.982 (NN-KDI, 2^-9), at 0.058
-with 0.967 (NN-MMD, 4); the largest user is 0.040. Batches of 2000 hide less at weight 4: 0.240, and 0.214 with a
-scale-free kernel, where batches of 500 give 0.058 and 0.061.
+with 0.967 (NN-MMD, 4); the largest user is 0.040. Batches of 2000 hide less at weight 4: 0.240, and 0.214
+with a scale-free kernel, where batches of 500 give 0.058 and 0.061.
 """
 
 from typing import Any
