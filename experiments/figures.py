@@ -38,8 +38,12 @@ COLOURS = (
     "#7A9A01",
     "#00868B",
     "#B0413E",
+    "#BCBD22",
+    "#1F3A93",
+    "#9C755F",
+    "#E377C2",
 )
-MARKERS = "osD^vPX*<>hp"
+MARKERS = "osD^vPX*<>hpd8H"
 HEADLINES = {"har": "HAR", "hapt": "HAPT frames", "yaleb": "YaleB", "cmu_faces": "CMU faces"}
 TICKS = (0.01, 0.02, 0.03, 0.04, 0.06, 0.08, 0.1, 0.15, 0.2, 0.3, 0.4, 0.6, 0.8, 1.0)
 DEPTH = 0.2  # of the utility that is drawn: a collapsed run would flatten all others
