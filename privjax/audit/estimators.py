@@ -180,11 +180,18 @@ def _predictor(fitted: Any, task: Task):
 
     def predict(rows):
         guesses = np.asarray(fitted.predict(rows)).astype(int)
+        if ((guesses < 0) | (guesses >= task.num_classes)).any():
+            raise ValueError(
+                f"predict gives classes from {guesses.min()} to {guesses.max()}, not those of fit"
+            )
         hard = np.eye(task.num_classes)[guesses]
         for method in ("predict_proba", "decision_function"):
             if not hasattr(fitted, method):
                 continue
-            soft = np.asarray(getattr(fitted, method)(rows), float)
+            try:
+                soft = np.asarray(getattr(fitted, method)(rows), float)
+            except Exception:  # offered but not to be had: what it predicts counts all the same
+                continue
             if soft.ndim == 1:
                 soft = np.stack([-soft, soft], axis=1)
             # Scores of pairs of classes may be as many as there are classes: then the guesses disagree.

@@ -91,6 +91,9 @@ def make_problem(
             if values[part].shape[:1] != (len(rows),):
                 raise ValueError(f"s_{part} must have one row for each of the {len(rows)} rows of z_{part}.")
         targets += _targets(name, values)
+    twice = [t.name for i, t in enumerate(targets) if t.name in {other.name for other in targets[:i]}]
+    if twice:
+        raise ValueError(f"s has two variables that are called {twice[0]!r}: rename one.")
     known = {
         t.name: {
             p: np.isfinite(c) if t.classes is None else np.ones(len(c), bool) for p, c in t.codes.items()

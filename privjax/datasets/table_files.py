@@ -142,6 +142,7 @@ def _parquet_table(path: Path, block_rows: int, wanted: Sequence[str] | None) ->
     try:
         with parquet.ParquetFile(path) as file:
             columns = tuple(file.schema_arrow.names)
+            coded = _coded_in(file.schema_arrow)
     except Exception as error:  # pyarrow has its own tree of errors
         raise DataError(f"{path} is truncated or corrupt ({error}): get it again.") from error
     check_names(str(path), columns)
@@ -161,7 +162,20 @@ def _parquet_table(path: Path, block_rows: int, wanted: Sequence[str] | None) ->
         except broken as error:
             raise DataError(f"{path} is truncated or corrupt ({error}): get it again.") from error
 
-    return Table(str(path), columns, blocks)
+    return Table(str(path), columns, blocks, coded)
+
+
+def _coded_in(schema: Any) -> tuple[str, ...]:
+    """The columns of whole numbers that a file calls categories: as a dictionary, or by pandas' own note."""
+    types = need("pyarrow.types")
+    noted = (schema.pandas_metadata or {}).get("columns", [])
+    named = {column.get("name") for column in noted if column.get("pandas_type") == "categorical"}
+    return tuple(
+        field.name
+        for field in schema
+        if types.is_integer(getattr(field.type, "value_type", field.type))
+        and (types.is_dictionary(field.type) or field.name in named)
+    )
 
 
 def _arrow_values(column) -> np.ndarray:

@@ -34,7 +34,7 @@ def kdi_loss(
       z: released rows [n, d].
       p: class labels [n], or any real matrix [n, l] (one-hot, or continuous attributes).
       kernel: see `privjax.kernels`.
-      rho: ridge penalty, positive.
+      rho: ridge penalty, positive; no less is taken than rounding leaves of one.
       num_classes: number of classes; needed with integer labels under jit.
       weights: sample weights [n] of the squared errors; a row of weight 0 changes nothing.
 

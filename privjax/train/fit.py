@@ -103,7 +103,8 @@ def fit(
       weights: non-negative sample weights [n].
       train_rows: numbers of the rows to train on; all but the validation rows when None.
       validation_rows: numbers of the rows to validate on; some of the training rows when None.
-      batch_size: rows a step, at most; a data set with fewer rows is one batch.
+      batch_size: rows a step, at most; a data set with fewer rows is one batch. Rows beyond the last whole
+        batch sit out an epoch, others in each.
       num_epochs: stop after so many epochs; never after the schedule's `max_epochs`.
       seed: of the first parameters, the order of rows and the dropout.
       mesh: devices (of one axis) over which the rows of each batch are spread, for one large run: the

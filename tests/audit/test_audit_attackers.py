@@ -5,6 +5,7 @@ import pytest
 from sklearn.dummy import DummyClassifier
 from sklearn.linear_model import Ridge
 from sklearn.svm import SVC, LinearSVC
+from sklearn.tree import DecisionTreeClassifier
 
 from privjax.audit import audit
 from privjax.audit.adversaries import OUT_OF_FAMILY, PAPER, REGRESSORS
@@ -180,7 +181,6 @@ def test_the_rbf_svm_is_libsvms(num_classes):
 
 def test_estimators_of_the_user():
     from sklearn.linear_model import LinearRegression
-    from sklearn.tree import DecisionTreeClassifier
 
     rng = np.random.default_rng(4)
     s = rng.integers(0, 2, 150)
@@ -239,3 +239,35 @@ def test_what_arithmetic_flags_silences_no_attacker():
         report = audit(z[:60], s[:60], z[60:], s[60:], adversaries=[_Overflows(), "linear_svm"], n_jobs=2)
     assert [attack.failed for attack in report.attributes["s"].attacks] == [None, None]
     assert report.attributes["s"].attacks[0].value("accuracy") == pytest.approx(1 / 3, abs=0.01)
+
+
+class _Outliers(DummyClassifier):
+    """Says -1 of whatever it thinks odd."""
+
+    def predict(self, X):
+        return -np.ones(len(X), int)
+
+
+class _Unsure(DecisionTreeClassifier):
+    """Predicts well, and has no probabilities to give."""
+
+    def predict_proba(self, X):
+        raise NotImplementedError
+
+
+def test_what_an_estimator_predicts_is_taken_at_its_word():
+    s = np.arange(150) % 2
+    z = s[:, None] + 0.1 * np.random.default_rng(0).normal(size=(150, 2))
+    report = audit(*halves(z, s), adversaries=[_Outliers(), _Unsure()])
+    outliers, unsure = report.attributes["s"].attacks
+    assert "predict gives classes from -1 to -1" in outliers.failed
+    assert unsure.failed is None
+    assert unsure.value("accuracy") == 1.0
+
+
+def test_two_variables_of_one_name_are_refused():
+    s = np.arange(60) % 2
+    named = {"a": np.stack([s, 1.5 * s], axis=1), "a[0]": s}
+    z = np.random.default_rng(0).normal(size=(60, 2))
+    with pytest.raises(ValueError, match=r"two variables that are called 'a\[0\]'"):
+        audit(z, named, z, named, adversaries="linear_svm")

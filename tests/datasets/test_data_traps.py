@@ -231,3 +231,11 @@ def test_a_private_copy_of_another_type_is_a_copy(tmp_path, spelt):
             from_table(as_csv(copied, tmp_path), kinds={"s": "category"}, **ASK)
     copied.loc[4, "b"] = "9"  # one row says something else: no copy
     assert from_table(copied, **ASK).s_names == ("0", "1", "2")
+
+
+def test_categories_of_whole_numbers_stay_so_in_a_file(tmp_path):
+    frame = made(job=pd.Categorical((np.arange(ROWS) % 3 + 1) * 10))
+    names = from_table(frame, **ASK).feature_names
+    assert names == ("a", "job=10", "job=20", "job=30")
+    frame.to_parquet(tmp_path / "own.parquet")
+    assert from_table(tmp_path / "own.parquet", **ASK).feature_names == names
