@@ -40,6 +40,8 @@ def one_at_a_time(function: Callable) -> Callable:
 
 def varying_as(a: Array, *others: Array) -> Array:
     """The same numbers, which under shard_map differ between devices where those of the others do."""
+    if not jax.sharding.get_abstract_mesh().manual_axes:
+        return a
     for other in others:
         a = a + jnp.where(False, other.ravel()[0], 0).astype(a.dtype)
     return a

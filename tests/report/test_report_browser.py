@@ -113,6 +113,7 @@ def test_it_opens_at_the_choice_and_the_slider_picks_another(open_page, audited)
     assert cells(page)["quadratic"] == "0.690"
     assert page.locator("tr.now th").first.inner_text() == "4"
     page.locator("#chosen a").click()
+    expect(page.locator("#audit")).to_contain_text("0.190")
     assert cells(page)["quadratic"] == "0.190"
 
 
@@ -130,7 +131,7 @@ def test_a_click_on_the_curve_picks(open_page, audited):
     assert "weight 0 (2 seeds)" in told
     assert "utility 0.950 [0.950, 0.950]" in told
     page.mouse.click(x, y)
-    page.wait_for_function("document.getElementById('command').textContent.includes('--point 0 ')")
+    expect(page.locator("#command")).to_contain_text("--point 0 ")
     assert cells(page)["quadratic"] == "0.830"
 
 
@@ -140,6 +141,7 @@ def test_another_variable_a_bad_point_and_a_link(open_page, audited):
     assert page.locator("#summary dd").all_inner_texts() == ["none", "unknown"]
     page.locator("#attribute").select_option(index=1)
     page.locator('a[href="#point-1"]').first.click()
+    expect(page.locator("#selection")).to_contain_text("Point 1:")  # the page hears of its address later
     assert cells(page)[EVIL] == "0.400"
     assert (
         page.locator("#curve .xtitle").text_content().startswith("what attackers learn of </script><script>")
@@ -148,7 +150,7 @@ def test_another_variable_a_bad_point_and_a_link(open_page, audited):
     assert page.locator("img").count() == 0
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     page.locator("#copy").click()
-    page.wait_for_function("document.getElementById('copy').textContent === 'Copied'")
+    expect(page.locator("#copy")).to_have_text("Copied")
     copied = page.evaluate("navigator.clipboard.readText()")
     assert copied == page.locator("#command").text_content()
 
