@@ -1,5 +1,6 @@
 """NPZ files and folders of npy files as tables, streamed row by row."""
 
+import contextlib
 import math
 import zipfile
 import zlib
@@ -83,13 +84,18 @@ def _array_names(path: Path) -> list[str]:
         raise DataError(f"{path} is truncated or corrupt ({error}): get it again.") from error
 
 
-def _array_file(path: Path, name: str) -> IO[bytes]:
-    try:
-        if path.is_dir():
-            return (path / f"{name}.npy").open("rb")
-        return zipfile.ZipFile(path).open(f"{name}.npy")
-    except Exception as error:  # a damaged, encrypted or oddly compressed zip: each its own kind
-        raise DataError(f"{path}: {name} is truncated or corrupt ({error}).") from error
+@contextlib.contextmanager
+def _array_file(path: Path, name: str) -> Iterator[IO[bytes]]:
+    with contextlib.ExitStack() as stack:
+        try:
+            if path.is_dir():
+                handle = stack.enter_context((path / f"{name}.npy").open("rb"))
+            else:
+                archive = stack.enter_context(zipfile.ZipFile(path))
+                handle = stack.enter_context(archive.open(f"{name}.npy"))
+        except Exception as error:  # a damaged, encrypted or oddly compressed zip: each its own kind
+            raise DataError(f"{path}: {name} is truncated or corrupt ({error}).") from error
+        yield handle
 
 
 def _length(path: Path, name: str) -> int:

@@ -1,5 +1,6 @@
 """Rows of x from a user's file, encoded as the rows of training were: what an encoder is applied to."""
 
+import contextlib
 import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -193,7 +194,9 @@ def _count(path: Path, column: str) -> int:
     member = f"{column.partition('[')[0]}.npy"
     is_zip = path.suffix.lower() == ".npz"
     plain = path / member if path.is_dir() else path
-    with zipfile.ZipFile(path).open(member) if is_zip else plain.open("rb") as file:
+    with contextlib.ExitStack() as stack:
+        archive = stack.enter_context(zipfile.ZipFile(path)) if is_zip else None
+        file = stack.enter_context(plain.open("rb") if archive is None else archive.open(member))
         first = np.lib.format.read_magic(file) == (1, 0)
         read = np.lib.format.read_array_header_1_0 if first else np.lib.format.read_array_header_2_0
         return read(file)[0][0]
