@@ -30,6 +30,18 @@ def _no_rank_promotion(request):
         yield
 
 
+@pytest.fixture(scope="module")
+def quick_to_compile():
+    """For modules in which much is compiled and little is run: half of the time by not optimising it.
+
+    What was set before is put back: a child process of a later test has it from its environment.
+    """
+    before = jax.config.read("jax_disable_most_optimizations")
+    jax.config.update("jax_disable_most_optimizations", True)
+    yield
+    jax.config.update("jax_disable_most_optimizations", before)
+
+
 MAPS = Path("/proc/self/maps")
 MOST_MAPS = 20_000  # Linux allows a process 65530, and XLA crashes where it gets no more
 _tests_done = itertools.count(1)

@@ -6,7 +6,6 @@ import json
 import pickle
 import zipfile
 
-import jax
 import numpy as np
 import pandas as pd
 import pytest
@@ -31,13 +30,7 @@ N = 60
 TINY = dict(n_components=3, public_widths=(4,), max_epochs=2)
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _quick_to_compile():
-    """Much is compiled here and little is run: half of the time by not optimising it."""
-    before = jax.config.read("jax_disable_most_optimizations")
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", before)
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
 
 @pytest.fixture(scope="module")

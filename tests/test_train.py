@@ -32,12 +32,7 @@ from privjax.train import (
 OBJECTIVES = ("mmd", "rff_mmd", "kdi", "wdn", "lsdn")
 
 
-@pytest.fixture(autouse=True, scope="module")
-def _quick_compilation():
-    """Most of the time here is compilation, and what is tested does not depend on its quality."""
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", False)
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
 
 @functools.cache

@@ -19,12 +19,7 @@ AGE = (X[:, 1] + 0.1 * RNG.normal(size=N)).astype(np.float32)
 SHORT = Schedule("fixed", max_epochs=40, falls=1)
 
 
-@pytest.fixture(autouse=True, scope="module")
-def _quick_compilation():
-    """Most of the time here is compilation, and what is tested does not depend on its quality."""
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", False)
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
 
 def _objective(name):
