@@ -12,7 +12,7 @@ from privjax.kernels import Kernel, check_kernel, gaussian_mixture, normalise, r
 from privjax.losses._inputs import Rows, labels, rows
 from privjax.pairwise import as_one, pair_sums
 
-FEW = 16  # where all but one row in so many are of one class, the others are looked at by themselves
+_FEW = 16  # where fewer than one row in so many are of other classes, these are looked at by themselves
 
 
 def mmd_loss(
@@ -112,7 +112,7 @@ def _one_vs_rest(r: Array, c: Array, batch: Rows, index: Array, kernel: Kernel, 
         both = jnp.where(size[0] <= size[1], total / rest[0] * root[0], total / rest[1] * root[1])
         return jnp.where(present.all(), both, 0)
     terms = size / rest * root
-    if few := len(w) // FEW:
+    if few := len(w) // _FEW:
         largest = jnp.argmax(size)
         others = batch.there & (index != largest)
         picked = jnp.nonzero(others, size=few, fill_value=0)[0]
