@@ -4,8 +4,8 @@ BIN := .venv/bin
 WORKERS ?= 2
 PYTEST := PRIVJAX_SMALL=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --nbmake --nbmake-timeout=900
 # Most of the suite's time is XLA compiling, at full effort several times as long: that is for what rounds.
-AS_COMPILED := tests/test_contract.py tests/test_distances.py tests/test_kernels.py tests/test_pairwise.py \
-	$(wildcard tests/losses/test_[^c]*.py)
+AS_COMPILED := tests/test_kernels.py \
+	tests/losses tests/numerics
 QUICK := XLA_FLAGS="$(XLA_FLAGS) --xla_cpu_use_fusion_emitters=false" JAX_DISABLE_MOST_OPTIMIZATIONS=1
 
 .PHONY: demo test lint bench figures clean

@@ -13,7 +13,7 @@ import privjax
 from privjax import baselines, datasets
 from privjax.datasets import Dataset
 from privjax.files import write_json
-from privjax.train import Objective, Schedule
+from privjax.training import Objective, Schedule
 
 Row = dict[str, Any]
 

@@ -22,7 +22,7 @@ from bench.timing import peak_megabytes
 from points import Row, load_data, make_points
 
 import privjax
-from privjax.audit.pareto import mean_over_seeds
+from privjax.auditing.pareto import mean_over_seeds
 from privjax.files import exclusive, write_json
 
 SCHEMA = 2

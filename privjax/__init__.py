@@ -3,8 +3,8 @@
 from typing import TYPE_CHECKING, Any
 
 from privjax import baselines, datasets
-from privjax.audit import AuditReport, Curve, audit, audit_sweep, pareto
-from privjax.export import export, release
+from privjax.auditing import AuditReport, Curve, audit, audit_sweep, pareto
+from privjax.exporting import export, release
 from privjax.independence import Confidence, privacy_confidence
 from privjax.kernels import (
     gaussian,
@@ -29,9 +29,9 @@ from privjax.losses import (
     wdn_privacy_loss,
 )
 from privjax.networks import Networks, cnn_networks, nn_networks, scnn_networks
-from privjax.report import report
-from privjax.sweep import Encoder, SweepResult, load_encoder, load_history, load_results, sweep
-from privjax.train import FitResult, Objective, fit, make_objective
+from privjax.reporting import report
+from privjax.sweeping import Encoder, SweepResult, load_encoder, load_history, load_results, sweep
+from privjax.training import FitResult, Objective, fit, make_objective
 
 if TYPE_CHECKING:
     from privjax.estimator import PrivacyTransformer

@@ -13,7 +13,7 @@ from sklearn.ensemble import RandomForestClassifier
 from sklearn.model_selection import train_test_split
 
 from privjax.networks import nn_networks
-from privjax.train import Schedule, fit, make_objective
+from privjax.training import Schedule, fit, make_objective
 
 IDEAL = 0.2
 # (scale of x, a weight in the range that the paper explores for the objective)

@@ -22,9 +22,9 @@ from sklearn.utils.estimator_checks import check_estimator
 
 from privjax.estimator import PrivacyTransformer
 from privjax.estimator.labels import encode, private_columns
-from privjax.export import runner
+from privjax.exporting import runner
 from privjax.networks import nn_networks
-from privjax.train import Schedule, fit, make_objective
+from privjax.training import Schedule, fit, make_objective
 
 N = 60
 TINY = dict(n_components=3, public_widths=(4,), max_epochs=2)

@@ -11,8 +11,8 @@ import ml_collections
 import pytest
 
 import privjax
-from privjax.train import prepare
-from privjax.train.loss import Batch, total_loss
+from privjax.training import prepare
+from privjax.training.loss import Batch, total_loss
 
 EXPERIMENTS = Path(__file__).parents[1] / "experiments"
 CONFIGS = sorted(p.stem for p in (EXPERIMENTS / "configs").glob("*.py") if p.stem != "common")

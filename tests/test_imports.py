@@ -24,16 +24,16 @@ ROOMS = {
     "losses": {"distances", "kernels", "pairwise", "terms"},
     "independence": {"distances", "kernels", "pairwise", "losses"},
     "networks": {"convolution"},
-    "train": {"kernels", "losses", "networks"},
+    "training": {"kernels", "losses", "networks"},
     "baselines": {"kernels", "losses"},
     "datasets": {"extras", "files"},
-    "sweep": {"files", "progress", "datasets", "networks", "train"},
-    "audit": {"files", "progress", "independence", "networks", "datasets", "sweep"},
-    "export": {"extras", "files", "progress", "datasets", "networks", "sweep"},
-    "report": {"extras", "files", "audit", "export", "sweep"},
-    "estimator": {"files", "export", "networks", "sweep", "train"},
+    "sweeping": {"files", "progress", "datasets", "networks", "training"},
+    "auditing": {"files", "progress", "independence", "networks", "datasets", "sweeping"},
+    "exporting": {"extras", "files", "progress", "datasets", "networks", "sweeping"},
+    "reporting": {"extras", "files", "auditing", "exporting", "sweeping"},
+    "estimator": {"files", "exporting", "networks", "sweeping", "training"},
 }
-NO_JAX = ("datasets", "audit")
+NO_JAX = ("datasets", "auditing")
 HEAVY = (
     "tensorflow",
     "tensorflow_datasets",
@@ -193,8 +193,8 @@ def test_public_names():
 def test_functions_keep_the_names_of_their_rooms():
     """`privjax.sweep` and `privjax.audit` are functions, also after their modules were imported."""
     import privjax
-    import privjax.audit.run
-    import privjax.sweep.run
+    import privjax.auditing.run
+    import privjax.sweeping.run
 
     assert callable(privjax.sweep)
     assert callable(privjax.audit)

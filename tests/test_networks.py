@@ -6,10 +6,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from flax import nnx
+from own_networks import nnx_networks
 
 from privjax.networks import (
-    Networks,
     cnn_networks,
     dropout,
     make_networks,
@@ -231,27 +230,6 @@ class TestDropout:
         loop = jnp.stack([jitted(r, k) for r, k in zip(rates, keys, strict=True)])
         assert len(traces) == 1
         np.testing.assert_array_equal(jax.vmap(drop)(rates, keys), loop)
-
-
-def nnx_networks(features: int, num_outputs: int) -> Networks:
-    """A user's own NNX modules behind the record: split into graph and state, merge to call."""
-
-    def build(rngs):
-        return nnx.Linear(features, 8, rngs=rngs), nnx.Linear(8, num_outputs, rngs=rngs)
-
-    private_graph, public_graph = (nnx.graphdef(module) for module in build(nnx.Rngs(0)))
-
-    def init(key):
-        private, public = (nnx.state(module) for module in build(nnx.Rngs(key)))
-        return {"private": private, "public": public, "discriminator": {}}
-
-    def private(params, x, *, key=None, dropout=0.0):
-        return jax.nn.relu(nnx.merge(private_graph, params["private"])(x))
-
-    def public(params, z, *, key=None, dropout=0.0):
-        return nnx.merge(public_graph, params["public"])(z)
-
-    return Networks(init, private, public)
 
 
 def test_nnx_modules_serve_behind_the_record():

@@ -5,7 +5,7 @@
 
 The plain way is what one writes with scikit-learn: `GridSearchCV` over four penalties and three bandwidths
 for the RBF SVM, over four penalties for the linear SVM, five folds, two processes; a forest of 250 trees; an
-`MLPClassifier` of the discriminator's width. Ours is `privjax.audit.audit(..., adversaries="paper")` on
+`MLPClassifier` of the discriminator's width. Ours is `privjax.auditing.audit(..., adversaries="paper")` on
 two threads. Both get the same standardised rows. Releases: what `nn_networks` trained with MMD gives, and
 the first principal components of x, which leak. HAR is looked for as `privjax datasets` says.
 
@@ -30,11 +30,11 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC, LinearSVC
 
 from privjax import datasets
-from privjax.audit import audit
-from privjax.audit.adversaries import PAPER
-from privjax.audit.linear_svm import PENALTIES as LINEAR_PENALTIES
-from privjax.audit.rbf_svm import BANDWIDTHS, PENALTIES
-from privjax.train import fit
+from privjax.auditing import audit
+from privjax.auditing.adversaries import PAPER
+from privjax.auditing.linear_svm import PENALTIES as LINEAR_PENALTIES
+from privjax.auditing.rbf_svm import BANDWIDTHS, PENALTIES
+from privjax.training import fit
 
 Release = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 

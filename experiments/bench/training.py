@@ -20,7 +20,7 @@ from timing import best_times
 
 from privjax.losses import mmd_loss
 from privjax.networks import Networks, cnn_networks, dropout, scnn_networks
-from privjax.train import (
+from privjax.training import (
     Batch,
     hyperparameters,
     init_state,

@@ -127,7 +127,7 @@ def report(
 
 
 def _report(workdir: Path, to: Path | None = None) -> Path:
-    from privjax.report import report
+    from privjax.reporting import report
 
     return report(workdir, to=to)
 
@@ -150,8 +150,8 @@ def export(
 
     privjax export runs/people --point 7 --to encoder.onnx
     """
-    from privjax.export import export as write
-    from privjax.sweep import load_results
+    from privjax.exporting import export as write
+    from privjax.sweeping import load_results
 
     name = f"point {point}"
     if point is None:
@@ -186,7 +186,7 @@ def apply(
 
     privjax apply encoder.onnx rows.parquet --to z.parquet --progress off
     """
-    from privjax.export.release import release
+    from privjax.exporting.release import release
 
     done = release(encoder, rows, to=to, progress=running.chosen(progress))
     if as_json:

@@ -60,7 +60,7 @@ def audit(
 
 def operating_point(results: dict[str, Any]) -> dict[str, Any] | None:
     """The member to use, chosen on validation rows alone; None where none can be chosen."""
-    from privjax.audit.pareto import best_on_validation, pareto
+    from privjax.auditing.pareto import best_on_validation, pareto
 
     if _several(results):  # which of the private variables matters most is not for us to say
         return None

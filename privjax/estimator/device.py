@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from privjax.estimator.model import Model
-from privjax.export.layers import Layers, make_header
-from privjax.export.write import npz_bytes
+from privjax.exporting.layers import Layers, make_header
+from privjax.exporting.write import npz_bytes
 from privjax.files import replacing
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from privjax.estimator.model import Model
-from privjax.export.runner import digest
+from privjax.exporting.runner import digest
 from privjax.files import replacing
 
 FORMAT, VERSION = "privjax-transformer", 1

@@ -15,7 +15,7 @@ from sklearn.utils import check_random_state
 from privjax.estimator.labels import Label, describe
 from privjax.estimator.model import Model, make_layers
 from privjax.networks import nn_networks
-from privjax.train import FitResult, fit, make_objective
+from privjax.training import FitResult, fit, make_objective
 
 
 def train(

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from test_contract import (
+from contract import (
     CLASSES,
     NARROW,
     ONES,

@@ -5,9 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import oracles
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from test_contract import (
+from contract import (
     ALL,
     CLASSES,
     NARROW,
@@ -23,6 +21,8 @@ from test_contract import (
     every_objective,
     every_width,
 )
+from hypothesis import given
+from hypothesis import strategies as st
 
 import privjax
 

@@ -8,17 +8,18 @@ import sys
 import jax
 import jax.numpy as jnp
 import numpy as np
-from test_contract import CLASSES, NARROW, TRACES, N, compiled, every_function, every_objective, make_critic
+from contract import (
+    CLASSES,
+    NARROW,
+    TRACES,
+    compiled,
+    every_function,
+    every_objective,
+    make_critic,
+    members,
+)
 
 import privjax
-
-
-def members(count: int):
-    rng = np.random.default_rng(4)
-    z = rng.normal(size=(count, N, NARROW)).astype(np.float32)
-    labels = rng.permuted(np.tile(np.arange(N) % CLASSES, (count, 1)), axis=1).astype(np.int32)
-    weights = (rng.integers(0, 5, (count, N)) / 2).astype(np.float32)
-    return z, labels, weights
 
 
 @every_function
@@ -49,8 +50,8 @@ def test_vmap_scan_and_shard_map_give_what_a_loop_gives(objective):
 
 SHARDED = """
 import numpy as np, jax
-import test_contract as t
-from losses.test_contract_transformations import members
+import contract as t
+from contract import members
 assert jax.device_count() == 4
 mesh = jax.sharding.Mesh(np.array(jax.devices()), ("member",))
 spec = jax.sharding.PartitionSpec("member")
@@ -71,12 +72,12 @@ for name in ("mmd", "rff_mmd", "kdi", "wdn_discriminator"):
 
 
 def test_shard_map_over_four_devices():
-    here = pathlib.Path(__file__).resolve().parents[1]
+    tests = pathlib.Path(__file__).resolve().parents[1]
     flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count=4"
     done = subprocess.run(
         [sys.executable, "-c", SHARDED],
-        cwd=here,
-        env={**os.environ, "XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu", "PYTHONPATH": str(here.parent)},
+        cwd=tests / "support",
+        env={**os.environ, "XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu", "PYTHONPATH": str(tests.parent)},
         capture_output=True,
         text=True,
         timeout=600,

@@ -1,5 +1,0 @@
-"""One page about a sweep: curve, audits, encoders; `privjax.report` is the function of that name."""
-
-from privjax.report.write import report
-
-__all__ = ["report"]
