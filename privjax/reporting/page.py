@@ -43,7 +43,7 @@ def make_page(content: dict[str, Any], *, picture: bytes, plotly: str) -> str:
 
 
 def _asset(name: str) -> str:
-    return resources.files("privjax.report").joinpath(name).read_text(encoding="utf-8")
+    return resources.files("privjax.reporting").joinpath(name).read_text(encoding="utf-8")
 
 
 def _text(value: Any) -> str:

@@ -61,5 +61,5 @@ def workdir(tmp_path, digits, monkeypatch):
         w = rng.normal(size=(64, 5)) * (0.0 if point == 3 else 1.0)
         return lambda x: np.maximum(x @ w, 0.0).astype(np.float32)
 
-    monkeypatch.setattr(sys.modules["privjax.sweep"], "load_encoder", load_encoder)
+    monkeypatch.setattr(sys.modules["privjax.sweeping"], "load_encoder", load_encoder)
     return tmp_path, loaded

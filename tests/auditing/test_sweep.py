@@ -139,7 +139,7 @@ def load_encoder(folder, point, **_):
     w = np.random.default_rng(point).normal(size=(64, 5)) * (0.0 if point == 3 else 1.0)
     return lambda x: np.maximum(x @ w, 0.0).astype(np.float32)
 
-sys.modules["privjax.sweep"].load_encoder = load_encoder
+sys.modules["privjax.sweeping"].load_encoder = load_encoder
 audit_sweep(sys.argv[1], adversaries=["quadratic", "random_forest"], n_jobs=1, progress="log")
 """
 
