@@ -1,27 +1,31 @@
-"""The import of optional libraries."""
+"""Import of optional libraries."""
 
 import importlib
 from types import ModuleType
 
 
-def need(module: str, *, extra: str = "data") -> ModuleType:
-    """Imports an optional library, or says in one sentence which extra brings it.
+def import_optional(module: str, *, extra: str = "data") -> ModuleType:
+    """Import an optional library, or name the extra that installs it.
 
     Args:
-      module: The name to import, for instance ``"pyarrow.parquet"``.
-      extra: That of privjax which installs it.
-
-    Returns:
-      The imported module.
+      module: The module to import, for instance `"pyarrow.parquet"`.
+      extra: The extra of privjax that installs the library.
 
     Raises:
       ImportError: The library is not installed.
+
+    Example:
+      >>> import_optional("json").dumps([1])
+      '[1]'
     """
     library = module.partition(".")[0]
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:
-        # A broken installation of the library itself must not be blamed on a missing extra.
+        # A missing dependency of the library is an error of that library, not a missing extra.
         if error.name is None or error.name.partition(".")[0] != library:
             raise
-        raise ImportError(f"{library} is not installed: pip install 'privjax[{extra}]' brings it.") from error
+        raise ImportError(f"{library} is not installed: run pip install 'privjax[{extra}]'.") from error
+
+
+need = import_optional

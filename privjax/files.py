@@ -1,12 +1,20 @@
-"""Files that survive a crash: a lock that dies with its process, writes that happen whole or not at all."""
+"""Crash-safe files: a lock that ends with its process, and writes that are complete or absent."""
 
 import contextlib
+import errno
+import hashlib
+import io
 import json
 import os
 import time
-from collections.abc import Iterator
+import zipfile
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
+
+import numpy as np
+
+_DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class Busy(RuntimeError):
@@ -15,59 +23,42 @@ class Busy(RuntimeError):
 
 @contextlib.contextmanager
 def exclusive(path: Path, *, wait: bool = True) -> Iterator[None]:
-    """Holds a lock that the operating system takes back when the process dies, however it dies.
+    """Hold a file lock, which the operating system releases when the process ends for any reason.
 
     Args:
-      path: A file to lock; it is made, and it stays.
-      wait: Whether to wait for the lock; otherwise `Busy` is raised when it is taken.
+      path: The file to lock. It is created when missing and is never deleted.
+      wait: Whether to wait for the lock. If False, a lock held elsewhere raises `Busy`.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a+b") as handle:
-        while not _acquired(handle):
+        while not _acquire(handle):
             if not wait:
                 raise Busy(f"{path.parent} is in use by another process: wait for it to end, or stop it.")
             time.sleep(0.1)
-        try:
-            yield
-        finally:
-            _release(handle)
+        yield
 
 
-if os.name == "nt":  # pragma: no cover
+def _acquire(handle) -> bool:
+    """Lock a file without waiting. The lock ends when the file is closed."""
+    with contextlib.suppress(OSError if os.name == "nt" else BlockingIOError):
+        if os.name == "nt":  # pragma: no cover
+            import msvcrt
 
-    def _acquired(handle) -> bool:
-        import msvcrt
-
-        with contextlib.suppress(OSError):
             handle.seek(0)
             msvcrt.locking(handle.fileno(), msvcrt.LK_NBLCK, 1)  # pyright: ignore
-            return True
-        return False
+        else:
+            import fcntl
 
-    def _release(handle) -> None:
-        import msvcrt
-
-        handle.seek(0)
-        msvcrt.locking(handle.fileno(), msvcrt.LK_UNLCK, 1)  # pyright: ignore
-else:
-    import fcntl
-
-    def _acquired(handle) -> bool:
-        with contextlib.suppress(BlockingIOError):
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return True
-        return False
-
-    def _release(handle) -> None:
-        fcntl.flock(handle, fcntl.LOCK_UN)
+        return True
+    return False
 
 
 @contextlib.contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Gives another name to write under: an old file stays until the new one is whole.
+    """Yield a temporary path; on success, rename the file written there to `path`.
 
-    Args:
-      path: what the file is called once everything went well; otherwise nothing is left behind.
+    An existing file is replaced only by a complete one. After an error the temporary file is deleted.
     """
     if path.is_dir():
         raise ValueError(f"{path} is a folder: name a file in it.")
@@ -78,12 +69,83 @@ def replacing(path: Path) -> Iterator[Path]:
         with part.open("rb+") as handle:
             os.fsync(handle.fileno())
         os.replace(part, path)
+    except OSError as error:
+        if error.errno in _DISK_FULL and error.filename is None:  # a failed write does not name its file
+            error.filename = str(path)
+        raise
     finally:
         part.unlink(missing_ok=True)
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Writes strict JSON (NaN and infinity are refused): the old file stays until the new one is whole."""
+    """Write strict JSON (no NaN or infinity) and replace an existing file only by a complete one."""
     text = json.dumps(value, indent=1, allow_nan=False) + "\n"
     with replacing(path) as part:
         part.write_text(text, encoding="utf-8")
+
+
+def write_arrays(path: Path, header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
+    """Write named arrays and a JSON header as an uncompressed `.npz` file with a SHA-256 digest.
+
+    The file is read back before it takes its name, so a file under that name was complete once.
+
+    Args:
+      path: The file. An existing file is replaced only by a complete one.
+      header: Values for strict JSON, stored as the entry `header` with the digest under `sha256`.
+      arrays: Arrays by name. Object arrays are refused.
+    """
+    arrays = {name: np.asarray(array, order="C") for name, array in arrays.items()}
+    header = {**header, "sha256": _digest(header, arrays)}
+    text = json.dumps(header, allow_nan=False).encode()
+    buffer = io.BytesIO()
+    np.savez(buffer, allow_pickle=False, header=np.frombuffer(text, np.uint8), **arrays)
+    with replacing(path) as part:
+        part.write_bytes(buffer.getbuffer())
+        read_arrays(part)
+
+
+def read_arrays(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """Read a file of `write_arrays` and check its digest.
+
+    Returns:
+      The header, without its digest, and the arrays, which are read-only.
+
+    Raises:
+      ValueError: The file is incomplete, damaged or changed, or no file of this kind.
+    """
+    with path.open("rb") as file:
+        try:
+            arrays = _read_npz(file)
+            header = json.loads(arrays.pop("header").tobytes())
+            digest = header.pop("sha256")
+        except Exception as error:  # zipfile, NumPy and json each raise errors of their own
+            raise ValueError(f"{path} is incomplete or damaged ({error}).") from None
+    if digest != _digest(header, arrays):
+        raise ValueError(f"{path} is damaged or was changed: its digest does not match.")
+    return header, arrays
+
+
+def _read_npz(file) -> dict[str, np.ndarray]:
+    """Read every array without allocating more than the size of the file."""
+    with zipfile.ZipFile(file) as archive:
+        if sum(entry.file_size for entry in archive.infolist()) > file.seek(0, os.SEEK_END):
+            raise ValueError("it unpacks to more than its own size")
+        return {name.removesuffix(".npy"): _parse_npy(archive.read(name)) for name in archive.namelist()}
+
+
+def _parse_npy(content: bytes) -> np.ndarray:
+    stream = io.BytesIO(content)
+    if np.lib.format.read_magic(stream) != (1, 0):
+        raise ValueError("an array has an unknown format")
+    shape, fortran, dtype = np.lib.format.read_array_header_1_0(stream)
+    flat = np.frombuffer(content, dtype, offset=stream.tell())
+    return flat.reshape(shape, order="F" if fortran else "C")
+
+
+def _digest(header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> str:
+    """Return the SHA-256 of the header as JSON and of the name, type, shape and bytes of each array."""
+    digest = hashlib.sha256(json.dumps(header, sort_keys=True).encode())
+    for name, array in arrays.items():
+        digest.update(f"{name}{array.dtype.str}{array.shape}".encode())
+        digest.update(array.tobytes())
+    return digest.hexdigest()

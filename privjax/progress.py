@@ -1,4 +1,4 @@
-"""What a person sees while a long job runs: a bar on a terminal, lines in a log, or nothing."""
+"""Progress of a long job: a bar on a terminal, lines in a log, or nothing."""
 
 import sys
 import time
@@ -9,56 +9,59 @@ from typing import NamedTuple
 _SECONDS_BETWEEN_LINES = 10.0
 
 
-class Standing(NamedTuple):
-    """How far a job is.
+class Progress(NamedTuple):
+    """The state of a job.
 
     Attributes:
-      total: things to do, such as members of a sweep.
-      done: how many are done.
-      words: what things are called, and whatever else there is to say.
-      part: of the work on those that are not done, as things: 0.5 for one of them half way.
+      total: The number of items, such as members of a sweep.
+      done: The number of finished items.
+      description: The name of the items, and details.
+      partial: The work done on unfinished items, in items: 0.5 for one item half done.
     """
 
     total: int
     done: int
-    words: str
-    part: float = 0.0
+    description: str
+    partial: float = 0.0
 
     def __str__(self) -> str:
-        return f"{self.done}/{self.total} {self.words}"
+        return f"{self.done}/{self.total} {self.description}"
+
+
+Standing = Progress
 
 
 class Reporter(NamedTuple):
-    """Where to say things: `say` a sentence, `show` a standing."""
+    """Two functions: `say` prints a sentence, `show` displays a `Progress`."""
 
     say: Callable[[str], None]
-    show: Callable[[Standing], None]
+    show: Callable[[Progress], None]
 
 
 @contextmanager
 def reporter(mode: str | None, job: str, waiting: str = "starting") -> Iterator[Reporter]:
-    """Opens a place to report to.
+    """Yield the `Reporter` of a job.
 
     Args:
-      mode: "bar", "log" (a line each ten seconds and each time things are done), "off", or None for a bar
+      mode: "bar", "log" (a line every ten seconds and whenever an item finishes), "off", or None for a bar
         on a terminal and nothing elsewhere.
-      job: what it is called.
-      waiting: what a bar says before anything is known.
+      job: The name of the job, printed in front of every line.
+      waiting: The text of the bar before the first `Progress`.
     """
     if mode not in (None, "bar", "log", "off"):
         raise ValueError(f"progress must be 'bar', 'log', 'off' or None, got {mode!r}.")
     if mode is None:
         mode = "bar" if sys.stderr.isatty() else "off"
     if mode == "off":
-        yield Reporter(lambda sentence: None, lambda standing: None)
+        yield Reporter(lambda sentence: None, lambda progress: None)
     elif mode == "log":
-        yield _log(job)
+        yield _make_log(job)
     else:
-        with _bar(job, waiting) as bar:
+        with _open_bar(job, waiting) as bar:
             yield bar
 
 
-def _log(job: str) -> Reporter:
+def _make_log(job: str) -> Reporter:
     began = time.monotonic()
     last = {"time": began, "done": 0}
     first: dict[str, float] = {}
@@ -66,44 +69,40 @@ def _log(job: str) -> Reporter:
     def say(sentence: str) -> None:
         print(f"{job}: {sentence}", file=sys.stderr, flush=True)
 
-    def show(standing: Standing) -> None:
+    def show(progress: Progress) -> None:
         now = time.monotonic()
-        worked = standing.done + standing.part
-        first.setdefault("worked", worked)  # a job that goes on has a head start
-        if standing.done == last["done"] and now - last["time"] < _SECONDS_BETWEEN_LINES:
+        worked = progress.done + progress.partial
+        first.setdefault("worked", worked)  # a resumed job starts with finished items
+        if progress.done == last["done"] and now - last["time"] < _SECONDS_BETWEEN_LINES:
             return
-        last.update(time=now, done=standing.done)
+        last.update(time=now, done=progress.done)
         gained = worked - first["worked"]
-        left = (standing.total - worked) * (now - began) / gained if gained > 0 else 0.0
-        say(f"{standing}" + (f", about {left:.0f} s left" if left > 0.5 else ""))
+        left = (progress.total - worked) * (now - began) / gained if gained > 0 else 0.0
+        say(f"{progress}" + (f", about {left:.0f} s left" if left > 0.5 else ""))
 
     return Reporter(say, show)
 
 
 @contextmanager
-def _bar(job: str, waiting: str) -> Iterator[Reporter]:
+def _open_bar(job: str, waiting: str) -> Iterator[Reporter]:
+    from rich import progress as rich_progress
     from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
     console = Console(stderr=True)
     columns = (
-        TextColumn(f"[bold]{job}"),
-        BarColumn(),
-        TextColumn("{task.description}"),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
+        rich_progress.TextColumn(f"[bold]{job}"),
+        rich_progress.BarColumn(),
+        rich_progress.TextColumn("{task.description}"),
+        rich_progress.TimeElapsedColumn(),
+        rich_progress.TextColumn("left"),
+        rich_progress.TimeRemainingColumn(),
     )
-    with Progress(*columns, console=console) as progress:
-        task = progress.add_task(waiting, total=None)
+    with rich_progress.Progress(*columns, console=console) as bar:
+        task = bar.add_task(waiting, total=None)
 
-        def show(standing: Standing) -> None:
-            progress.update(
-                task,
-                total=standing.total,
-                completed=standing.done + standing.part,
-                description=str(standing),
-            )
+        def show(progress: Progress) -> None:
+            completed = progress.done + progress.partial
+            bar.update(task, total=progress.total, completed=completed, description=str(progress))
 
-        # A sentence may hold a path, and a path brackets: they are no markup.
+        # Without markup, since a sentence may hold a path with brackets.
         yield Reporter(lambda sentence: console.print(f"{job}: {sentence}", markup=False), show)

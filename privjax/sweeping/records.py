@@ -1,0 +1,305 @@
+"""Typed records of a sweep, and their JSON form: one reader and one writer for every file."""
+
+import dataclasses
+import functools
+import operator
+import types
+import typing
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple, SupportsIndex
+
+from privjax.training import Schedule
+
+SCHEMA = 2  # of the files in a workdir
+
+PrivacyWeight = float | dict[str, float]
+
+
+class UtilityRecord(NamedTuple):
+    """Utility on two parts of the data: accuracy, or R^2 of a continuous y; None for an empty part."""
+
+    validation: float | None
+    test: float | None
+
+
+class LossRecord(NamedTuple):
+    """Mean losses of the last epoch; None where a loss is not finite or no epoch ran."""
+
+    utility: float | None
+    privacy: float | dict[str, float | None] | None
+    orthonormality: float | None
+    discriminator: float | None
+    objective: float | None
+
+
+@dataclasses.dataclass(frozen=True)
+class MemberRecord:
+    """The result of one finished member.
+
+    Attributes:
+      member: Number of the member in its sweep.
+      objective: Name of the privacy objective.
+      privacy_weight: lambda_P, or one for each private variable.
+      seed: Seed of the split and of the training.
+      status: "converged", "finished" (at its last epoch) or "diverged".
+      epochs: Epochs trained.
+      losses: Losses of the last epoch.
+      utility: Utility on validation and test rows.
+      effective_rank: Effective number of directions of z.
+      live_units: Units of z that are not constant.
+      probe: Score of a ridge probe of the private variable, a cheap lower bound on an attack.
+      content_hash: SHA-256 of the data set of the member's seed.
+    """
+
+    member: int
+    objective: str
+    privacy_weight: PrivacyWeight
+    seed: int
+    status: str
+    epochs: int
+    losses: LossRecord
+    utility: UtilityRecord
+    effective_rank: float | None
+    live_units: int | None
+    probe: float | dict[str, float | None] | None
+    content_hash: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the record as JSON values."""
+        return to_json(self)
+
+    @classmethod
+    def from_dict(cls, value: Mapping[str, Any]) -> "MemberRecord":
+        """Build a record from JSON values. Raises ValueError for a missing or mistyped value."""
+        return from_json(cls, value, "member")
+
+
+class RowCounts(NamedTuple):
+    """Number of rows in each part of a data set."""
+
+    train: int
+    validation: int
+    test: int
+
+
+@dataclasses.dataclass(frozen=True)
+class DataRecord:
+    """The data set of the first seed: names and shapes, and how to load it.
+
+    Attributes:
+      name: Name of the data set.
+      content_hash: SHA-256 of arrays, names and split. Other seeds have their own, see `MemberRecord`.
+      shape: Shape of a row of x.
+      rows: Rows of each part.
+      feature_names: Names along the last axis of x.
+      y_names: Utility classes; empty for a continuous y.
+      s_names: Private classes; empty for a continuous s.
+      columns: How the cells of a table become x; None when x is not from a table.
+      private: Names of the private columns.
+      load_spec: Arguments that load the data set, or None when it was built from arrays.
+    """
+
+    name: str
+    content_hash: str
+    shape: tuple[int, ...]
+    rows: RowCounts
+    feature_names: tuple[str, ...]
+    y_names: tuple[str, ...]
+    s_names: tuple[str, ...]
+    columns: tuple[dict[str, Any], ...] | None = None
+    private: tuple[str, ...] = ()
+    load_spec: dict[str, Any] | None = None
+
+
+class DataIdentity(NamedTuple):
+    """Name and SHA-256 of the data set of the first seed."""
+
+    name: str
+    content_hash: str
+
+
+class ObjectiveRecord(NamedTuple):
+    """An objective without its functions: enough to tell two objectives apart."""
+
+    name: str
+    privacy_loss: str
+    continuous: bool
+    within_utility: bool
+    private_rate: float
+    public_rate: float
+    discriminator_rate: float
+    settings: dict[str, str]
+    schedule: Schedule
+
+
+@dataclasses.dataclass(frozen=True)
+class SweepConfig:
+    """Everything that the numbers of a sweep depend on; a workdir belongs to one config.
+
+    Attributes:
+      schema: Version of the files in the workdir.
+      versions: Versions of privjax, jax, flax and optax.
+      objective: The objective.
+      networks: Settings for `make_networks`; the kind "own" with parameter shapes for a user's networks.
+      privacy_weights: lambda_P of every member of a seed, in the order given.
+      seeds: Seeds, in the order given.
+      rates: Learning and dropout rates that replace defaults.
+      scaling: How the encoder scales raw rows.
+      batch_size: Rows of a step.
+      num_epochs: Largest number of epochs, or None for that of the schedule.
+      data: The data set of the first seed.
+    """
+
+    schema: int
+    versions: dict[str, str]
+    objective: ObjectiveRecord
+    networks: dict[str, Any]
+    privacy_weights: tuple[PrivacyWeight, ...]
+    seeds: tuple[int, ...]
+    rates: dict[str, float]
+    scaling: str
+    batch_size: int
+    num_epochs: int | None
+    data: DataIdentity
+
+
+@dataclasses.dataclass(frozen=True)
+class SweepRun:
+    """The content of `results.json`.
+
+    Attributes:
+      config: Everything that the numbers depend on.
+      data: The data set of the first seed.
+      backend: JAX backend that trained the last members.
+      devices: Number of its devices.
+      complete: Whether every member has finished.
+      seconds: Duration of the last call of `sweep`, or None before its end.
+      members: Records of finished members, by number.
+    """
+
+    config: SweepConfig
+    data: DataRecord
+    backend: str
+    devices: int
+    complete: bool
+    seconds: float | None
+    members: tuple[MemberRecord, ...]
+
+    @property
+    def schema(self) -> int:
+        """Version of the files."""
+        return self.config.schema
+
+    @property
+    def versions(self) -> dict[str, str]:
+        """Versions of privjax, jax, flax and optax that trained the members."""
+        return self.config.versions
+
+    def find(self, member: SupportsIndex) -> MemberRecord:
+        """Return the record of a member by its number."""
+        number = operator.index(member)
+        for record in self.members:
+            if record.member == number:
+                return record
+        raise ValueError(f"member must be {format_numbers(r.member for r in self.members)}, got {number}.")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the content of `results.json`."""
+        return {"schema": self.schema, **to_json(self)}
+
+    @classmethod
+    def from_dict(cls, value: Mapping[str, Any]) -> "SweepRun":
+        """Build the record from the content of `results.json`.
+
+        Raises:
+          ValueError: The schema is unknown, or a value is missing or mistyped.
+        """
+        check_schema(value)
+        return from_json(cls, value, "results")
+
+
+def check_schema(value: Any) -> None:
+    """Refuse a JSON file that another version of privjax wrote."""
+    schema = value.get("schema") if isinstance(value, Mapping) else None
+    if schema != SCHEMA:
+        raise ValueError(
+            f"it has schema {schema}, and this version of privjax reads schema {SCHEMA}: "
+            "use the version that wrote it, or sweep again in another workdir."
+        )
+
+
+def format_numbers(numbers: Iterable[int]) -> str:
+    """Format sorted numbers as ranges.
+
+    Example:
+      >>> format_numbers([0, 1, 2, 5])
+      '0 to 2, 5'
+    """
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    return ", ".join(str(r[0]) if len(r) == 1 else f"{r[0]} to {r[-1]}" for r in runs) or "none"
+
+
+def to_json(value: Any) -> Any:
+    """Convert records, mappings and sequences to JSON values."""
+    if dataclasses.is_dataclass(value) or hasattr(value, "_fields"):
+        return {name: to_json(getattr(value, name)) for name in _fields(type(value))}
+    if isinstance(value, Mapping):
+        return {str(key): to_json(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [to_json(item) for item in value]
+    return value.item() if hasattr(value, "item") else value
+
+
+def from_json(kind: Any, value: Any, where: str) -> Any:
+    """Build a value of an annotated type from JSON values; keys without a field are ignored.
+
+    Args:
+      kind: A record class or another annotation: the types of JSON, tuple[X, ...], dict[str, X], X | None.
+      value: JSON values.
+      where: Name of the value in messages.
+
+    Raises:
+      ValueError: A value is missing or has another type.
+    """
+    origin, parameters = typing.get_origin(kind), typing.get_args(kind)
+    if kind is Any:
+        return value
+    if origin in (types.UnionType, typing.Union):
+        return _from_union(parameters, value, where)
+    if origin is tuple and isinstance(value, list):
+        return tuple(from_json(parameters[0], item, f"{where}[{i}]") for i, item in enumerate(value))
+    if origin is dict and isinstance(value, dict):
+        return {key: from_json(parameters[1], item, f"{where}.{key}") for key, item in value.items()}
+    if origin is None and (fields := _fields(kind)) and isinstance(value, dict):
+        return kind(**{n: from_json(t, value.get(n), f"{where}.{n}") for n, t in fields.items()})
+    if kind is float and type(value) in (int, float):
+        return float(value)
+    if origin is None and type(value) is kind:
+        return value
+    name = getattr(kind, "__name__", str(kind)) if origin is None else origin.__name__
+    raise ValueError(f"{where} must be of type {name}, got {value!r:.60}")
+
+
+def _from_union(options: tuple, value: Any, where: str) -> Any:
+    if value is None and type(None) in options:
+        return None
+    options = tuple(option for option in options if option is not type(None))
+    for option in options[:-1]:
+        try:
+            return from_json(option, value, where)
+        except ValueError:
+            continue
+    return from_json(options[-1], value, where)
+
+
+@functools.cache
+def _fields(kind: Any) -> dict[str, Any]:
+    """Return the annotated fields of a dataclass or NamedTuple; empty for another type."""
+    if not (dataclasses.is_dataclass(kind) or hasattr(kind, "_fields")):
+        return {}
+    return typing.get_type_hints(kind)
