@@ -15,7 +15,6 @@ PACKAGE = pathlib.Path(__file__).resolve().parents[1] / "privjax"
 ROOMS = {
     "extras": set(),
     "files": set(),
-    "npz": {"files"},
     "progress": set(),
     "distances": set(),
     "terms": {"distances"},
