@@ -5,7 +5,11 @@ from pathlib import Path
 
 import jax
 import pytest
+import shapes
 from hypothesis import HealthCheck, Phase, settings
+
+# Before the package is imported: from here on array annotations are checked, see tests/support/shapes.py.
+shapes.install("privjax")
 
 settings.register_profile(
     "privjax",

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
+from jaxtyping import Float, Shaped
 
 from privjax.distances import by_differences, safe_sqrt
 from privjax.kernels import Kernel, check_kernel, gaussian_mixture, normalise, resolve
@@ -16,13 +17,13 @@ _FEW = 16  # where fewer than one row in so many are of other classes, these are
 
 
 def mmd_loss(
-    z: ArrayLike,
-    p: ArrayLike,
+    z: Float[ArrayLike, "n d"],
+    p: Shaped[ArrayLike, " n"] | Shaped[ArrayLike, "n l"],
     *,
     kernel: Kernel = gaussian_mixture(),  # noqa: B008 (an immutable value)
     num_classes: int | None = None,
-    weights: ArrayLike | None = None,
-) -> Array:
+    weights: Shaped[ArrayLike, " n"] | None = None,
+) -> Float[Array, ""]:
     r"""One-vs-rest maximum mean discrepancy of z given the class p (eq. MMD_obj).
 
     sum_l N_l/N ( p_l'Kp_l / N_l^2 + q_l'Kq_l / M_l^2 - 2 p_l'Kq_l / (N_l M_l) )^(1/2)
