@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 from privjax import baselines, datasets
 from privjax.auditing import AuditReport, Curve, audit, audit_sweep, pareto
+from privjax.datasets import Dataset
 from privjax.exporting import export, release
 from privjax.independence import Confidence, privacy_confidence
 from privjax.kernels import (
@@ -40,6 +41,7 @@ __all__ = [
     "AuditReport",
     "Confidence",
     "Curve",
+    "Dataset",
     "Encoder",
     "FitResult",
     "FourierFeatures",

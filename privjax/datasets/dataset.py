@@ -1,4 +1,4 @@
-"""The record every loader gives: arrays, names, split, scaling and where it all came from."""
+"""The Dataset record: raw rows, labels, names, a split and the origin of the data."""
 
 import dataclasses
 import functools
@@ -8,97 +8,167 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from privjax.datasets.errors import DataError
+from privjax.datasets.splits import Split, check_split, grouped_split, per_label_split
 
-_ROWS = 1 << 16  # rows worked on at a time, so that a large set needs no second copy
-# A constant column is centred and left at zero. The floor is relative: units may be small.
-_SPREAD_FLOOR = 1e-8
+_ROWS = 1 << 16  # rows checked at a time, so that a large array needs no second copy
+_STEPS = 100  # a column with fewer float32 values than this between its extremes has lost its digits
+_FUNCTIONS = ("load", "from_table")
 
 
 class Part(NamedTuple):
-    """The rows of one part of a split: input, utility label, private label."""
+    """Rows of one part of a split: input, utility label, private label."""
 
     x: np.ndarray
     y: np.ndarray
     s: np.ndarray
 
 
-class Split(NamedTuple):
-    """Sorted row numbers of the three parts; a row in none of them is not used."""
-
-    train: np.ndarray
-    validation: np.ndarray
-    test: np.ndarray
-
-
-class Scaler(NamedTuple):
-    """``x -> (x - shift) / spread`` on the last axis, both fitted on training rows alone."""
-
-    method: str
-    shift: np.ndarray
-    spread: np.ndarray
-
-    def apply(self, x: np.ndarray) -> np.ndarray:
-        """Scales rows with the fitted numbers; statistics of ``x`` itself play no part."""
-        return ((x - self.shift) / self.spread).astype(np.float32)
-
-    def invert(self, x: np.ndarray) -> np.ndarray:
-        """Gives back the units that ``apply`` took away."""
-        return (x * self.spread + self.shift).astype(np.float32)
-
-
-def fit_scaler(x: np.ndarray, *, method: str) -> Scaler:
-    """Fits a scaler over every axis of the training rows but the last.
-
-    Args:
-      x: Training rows ``[n, ..., d]``: columns of a table, or the channels of images.
-      method: ``"standard"`` (mean 0, spread 1), ``"minmax"`` (0 to 1) or ``"none"``.
-
-    Returns:
-      The scaler; a column that never changes has spread 1.
-    """
-    width = x.shape[-1]
-    if method == "none":
-        return Scaler(method, np.zeros(width, np.float32), np.ones(width, np.float32))
-    if method == "standard":
-        # Sums in double: a million float32 rows would lose the last digits of the mean.
-        count = x.size // width
-        shift = sum(_flat(part).sum(axis=0, dtype=np.float64) for part in _parts(x)) / count
-        squares = sum(np.square(_flat(part) - shift).sum(axis=0) for part in _parts(x))
-        spread = np.sqrt(squares / count)
-    elif method == "minmax":
-        shift = _flat(x).min(axis=0).astype(np.float64)
-        spread = _flat(x).max(axis=0) - shift
-    else:
-        raise ValueError(f"scale must be 'standard', 'minmax' or 'none', got {method!r}.")
-    floor = np.maximum(_SPREAD_FLOOR * np.abs(shift), np.finfo(np.float32).tiny)
-    spread = np.where(spread > floor, spread, 1.0)
-    return Scaler(method, shift.astype(np.float32), spread.astype(np.float32))
-
-
-def _parts(x: np.ndarray) -> Iterator[np.ndarray]:
-    return (x[start : start + _ROWS] for start in range(0, len(x), _ROWS))
-
-
-def _flat(x: np.ndarray) -> np.ndarray:
-    return x.reshape(-1, x.shape[-1])
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class Dataset:
-    """Numpy arrays with a seeded split; the arrays are read-only.
+class LoadSpec(NamedTuple):
+    """The call that loads a data set, as plain JSON values.
 
     Attributes:
-      x: Input ``[n, d]``, or images ``[n, height, width, channels]``; float32, scaled.
-      y: Utility label ``[n]``: int32 classes, or float32 when ``y_names`` is empty.
-      s: Private label ``[n]`` (int32 classes), or float32 ``[n]`` or ``[n, k]``, ``s_names`` empty.
-      y_names: Names of the utility classes, in the order of their numbers.
-      s_names: Names of the private classes.
-      feature_names: Names along the last axis of ``x``.
+      function: `"load"` (a data set by name) or `"from_table"` (a file of rows).
+      arguments: Keyword arguments of the call, without the seed.
+      seed: Seed of the split.
+    """
+
+    function: str
+    arguments: Mapping[str, Any]
+    seed: int = 0
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the spec as JSON values."""
+        return {"function": self.function, "arguments": dict(self.arguments), "seed": int(self.seed)}
+
+    @classmethod
+    def from_dict(cls, found: Mapping[str, Any]) -> "LoadSpec":
+        """Read a spec back; a function other than the two loaders is refused."""
+        function = found.get("function")
+        if function not in _FUNCTIONS:
+            raise ValueError(f"load_spec: function must be one of {', '.join(_FUNCTIONS)}, got {function!r}.")
+        return cls(function, dict(found["arguments"]), int(found["seed"]))
+
+
+class SourceFile(NamedTuple):
+    """A file that a data set was read from.
+
+    Attributes:
+      name: File name without its folder.
+      sha256: Hash of its bytes; of a folder, the hash of its listing (names and sizes).
+      bytes: Size; None for a folder.
+    """
+
+    name: str
+    sha256: str
+    bytes: int | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Origin:
+    """Provenance of a data set.
+
+    Attributes:
+      name: Name of the data set.
+      protocol: Name of the split protocol.
+      seed: Seed of the split.
+      utility: Name of the utility column.
+      private: Names of the private columns.
+      source: Path, address or package that the rows came from.
+      terms: Terms of use.
+      citation: Publication to cite.
+      complete: Whether all published rows are present.
+      verified: Whether the bytes of the files match their published hashes.
+      rows_dropped: Rows of the source that were left out for their missing values.
+      files: Files that the rows were read from.
+      load_spec: Call that loads the data set; None for arrays in memory.
+    """
+
+    name: str
+    protocol: str = "given"
+    seed: int = 0
+    utility: str = "y"
+    private: tuple[str, ...] = ("s",)
+    source: str = "memory"
+    terms: str = "the user's own"
+    citation: str = "none"
+    complete: bool = True
+    verified: bool = False
+    rows_dropped: int = 0
+    files: tuple[SourceFile, ...] = ()
+    load_spec: LoadSpec | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the origin as JSON values."""
+        spec = None if self.load_spec is None else self.load_spec.to_dict()
+        files = [file._asdict() for file in self.files]
+        return {**vars(self), "private": list(self.private), "files": files, "load_spec": spec}
+
+    @classmethod
+    def from_dict(cls, found: Mapping[str, Any]) -> "Origin":
+        """Read an origin back."""
+        spec = found["load_spec"]
+        files = tuple(SourceFile(**file) for file in found["files"])
+        spec = None if spec is None else LoadSpec.from_dict(spec)
+        return cls(**{**found, "private": tuple(found["private"]), "files": files, "load_spec": spec})
+
+
+@dataclasses.dataclass(frozen=True)
+class Column:
+    """Encoding of one table column as columns of x.
+
+    Attributes:
+      name: Name in the table.
+      classes: Classes of a category, one column of x each; None for numbers.
+      boolean: Whether the cells are truth values, encoded as 1 and 0.
+      fill: Value of a missing cell; None where training had no missing cell to fill.
+    """
+
+    name: str
+    classes: tuple[str | int | bool, ...] | None = None
+    boolean: bool = False
+    fill: str | int | float | bool | None = None
+
+    @property
+    def width(self) -> int:
+        """Number of columns of x."""
+        return 1 if self.classes is None else len(self.classes)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the column as JSON values, without the fields at their default."""
+        found = {"name": self.name, "boolean": self.boolean or None, "fill": self.fill}
+        classes = None if self.classes is None else list(self.classes)
+        return {key: value for key, value in {**found, "classes": classes}.items() if value is not None}
+
+    @classmethod
+    def from_dict(cls, found: Mapping[str, Any]) -> "Column":
+        """Read a column back."""
+        classes = found.get("classes")
+        if not isinstance(found["name"], str) or classes is not None and not isinstance(classes, list):
+            raise ValueError(f"columns: each needs a name and a list of classes or none, got {found!r}.")
+        classes = None if classes is None else tuple(classes)
+        return cls(found["name"], classes, bool(found.get("boolean")), found.get("fill"))
+
+
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class Dataset:
+    """Raw rows with labels, names and a seeded split; the arrays are read-only.
+
+    `Dataset.from_arrays` makes one from arrays; `datasets.load` and `datasets.read_table` from files.
+
+    Attributes:
+      x: Rows `[n, d]`, images `[n, height, width, channels]` or windows `[n, time, channels]`;
+        float32, in their own units. The encoder scales them.
+      y: Utility label `[n]`: int32 classes, or float32 where `y_names` is empty.
+      s: Private label `[n]`: int32 classes, or float32 `[n]` or `[n, k]` where `s_names` is empty.
+      y_names: Names of the utility classes, by their number; empty for a continuous utility.
+      s_names: Names of the private classes; empty for a continuous private variable.
+      feature_names: Names along the last axis of x.
       split: Row numbers of the three parts.
-      scaler: What was done to ``x``; fitted on the training rows.
-      provenance: Name, protocol, seed, source files with their hashes, terms, citation.
+      origin: Provenance.
+      columns: Encoding of the table columns that x was made of; None for arrays.
     """
 
     x: np.ndarray
@@ -108,25 +178,111 @@ class Dataset:
     s_names: tuple[str, ...]
     feature_names: tuple[str, ...]
     split: Split
-    scaler: Scaler
-    provenance: Mapping[str, Any]
+    origin: Origin
+    columns: tuple[Column, ...] | None = None
 
     def __post_init__(self):
-        check_labels("y", self.y, self.y_names, len(self.x))
-        check_labels("s", self.s, self.s_names, len(self.x))
-        for array in (self.x, self.y, self.s, *self.split, self.scaler.shift, self.scaler.spread):
+        check_finite(self.x)
+        _check_labels("y", self.y, self.y_names, len(self.x))
+        _check_labels("s", self.s, self.s_names, len(self.x))
+        if len(self.feature_names) != self.x.shape[-1]:
+            counts = f"{len(self.feature_names)} names where the last axis of x has {self.x.shape[-1]}"
+            raise ValueError(f"feature_names has {counts}.")
+        check_split(self.split, len(self.x))
+        for array in (self.x, self.y, self.s, *self.split):
             array.setflags(write=False)
+
+    @classmethod
+    def from_arrays(
+        cls,
+        x: ArrayLike,
+        y: ArrayLike,
+        s: ArrayLike,
+        *,
+        seed: int = 0,
+        test: float = 0.2,
+        validation: float = 0.1,
+        split: Sequence[ArrayLike] | None = None,
+        groups: ArrayLike | None = None,
+        y_names: Sequence[str] | None = None,
+        s_names: Sequence[str] | None = None,
+        feature_names: Sequence[str] | None = None,
+        name: str = "arrays",
+    ) -> "Dataset":
+        """Make a data set from arrays: rows, images or windows, with labels of any type.
+
+        Text, truth values and whole numbers are classes and are numbered in sorted order; other
+        numbers are continuous.
+
+        Args:
+          x: Rows `[n, d]`, images `[n, height, width, channels]` or windows `[n, time, channels]`.
+          y: Utility label `[n]`.
+          s: Private label `[n]`; continuous ones may be `[n, k]`.
+          seed: Seed of the split.
+          test: Share of the rows (with `groups`, of the groups) in the test part.
+          validation: Share of the remaining rows (or groups) in the validation part.
+          split: Row numbers or masks of the training, validation and test part instead of a random
+            split. Rows in no part are left out.
+          groups: Label `[n]` whose rows stay together: no group is in two parts.
+          y_names: Names of the utility classes. Whole numbers are then numbers of these classes.
+            Empty where whole numbers are quantities.
+          s_names: Names of the private classes, likewise.
+          feature_names: Names along the last axis of x.
+          name: Name of the data set.
+
+        Returns:
+          The data set. Without `split` and `groups`, every private class has the same share in every
+          part.
+
+        Example:
+          >>> import numpy as np
+          >>> rng = np.random.default_rng(0)
+          >>> windows = rng.normal(size=(60, 32, 3))  # [n, time, channels]
+          >>> data = Dataset.from_arrays(windows, ["rest", "walk"] * 30, np.arange(60) % 3)
+          >>> data.y_names, data.s_names, len(data.test.x)
+          (('rest', 'walk'), ('0', '1', '2'), 12)
+        """
+        names = [str(column) for column in getattr(x, "columns", ())]  # of a DataFrame
+        x = _as_rows(x)
+        y, y_names = _number_labels("y", y, y_names, len(x))
+        s, s_names = _number_labels("s", s, s_names, len(x))
+        names = feature_names or names or [f"x[{i}]" for i in range(x.shape[-1])]
+        if split is not None and groups is not None:
+            raise ValueError("groups and split are both given: pass one of them.")
+        if split is not None:
+            parts, protocol = check_split(split, len(x)), "given"
+        elif groups is not None:
+            groups = _check_length("groups", np.asarray(groups), len(x))
+            parts, protocol = grouped_split(groups, seed=seed, test=test, validation=validation), "grouped"
+        else:
+            strata = s if s_names else np.zeros(len(x))
+            parts = per_label_split(strata, seed=seed, test=test, validation=validation)
+            protocol = "per_private_class" if s_names else "random"
+        used = np.sort(np.concatenate(parts))
+        x, y, s = (array[used] for array in (x, y, s))  # a copy, so that the caller's arrays stay writable
+        with np.errstate(over="ignore"):  # refused with its row by the check of the record
+            x = x.astype(np.float32, copy=False)
+        parts = Split(*(np.searchsorted(used, part) for part in parts))
+        origin = Origin(name, protocol, seed)
+        return cls(x, y, s, y_names, s_names, tuple(map(str, names)), parts, origin)
 
     def __len__(self) -> int:
         return len(self.x)
 
+    def __repr__(self) -> str:
+        parts = ", ".join(f"{len(rows)} {name}" for name, rows in self.split._asdict().items())
+        labels = [
+            f"{len(names)} classes" if names else "continuous" for names in (self.y_names, self.s_names)
+        ]
+        return f"Dataset({self.name!r}, x {self.x.shape}, y {labels[0]}, s {labels[1]}; rows: {parts})"
+
     @property
     def name(self) -> str:
-        """The name it was loaded under."""
-        return str(self.provenance.get("name", "unnamed"))
+        """Name of the data set."""
+        return self.origin.name
 
     def part(self, name: str) -> Part:
-        """The rows of ``"train"``, ``"validation"`` or ``"test"``."""
+        """Return the rows of `"train"`, `"validation"` or `"test"`."""
         rows = getattr(self.split, name)
         return Part(self.x[rows], self.y[rows], self.s[rows])
 
@@ -134,98 +290,192 @@ class Dataset:
     validation = property(lambda self: self.part("validation"), doc="Validation rows.")
     test = property(lambda self: self.part("test"), doc="Test rows.")
 
+    @property
+    def scaler(self) -> Any:
+        """Identity, until scaling is learnt by the encoder."""
+        d = self.x.shape[-1]
+        return _Unscaled("none", np.zeros(d, np.float32), np.ones(d, np.float32))
+
+    @property
+    def provenance(self) -> dict[str, Any]:
+        """Origin as a dict, until all rooms read `origin`."""
+        spec = None if self.origin.load_spec is None else self.origin.load_spec.to_dict()
+        columns = None if self.columns is None else [column.to_dict() for column in self.columns]
+        found = {**self.origin.to_dict(), "origin": self.origin.source, "again": spec}
+        return found if columns is None else {**found, "columns": columns}
+
     @functools.cached_property
     def content_hash(self) -> str:
-        """SHA-256 of every array, name and split; equal hashes mean equal data."""
-        names = [self.y_names, self.s_names, self.feature_names]
-        arrays = (self.x, self.y, self.s, *self.split)
-        return hash_arrays(arrays, extra=json.dumps(names).encode())
+        """SHA-256 of all arrays, names and the split; equal hashes mean equal data."""
+        digest = hashlib.sha256(json.dumps([self.y_names, self.s_names, self.feature_names]).encode())
+        for array in (self.x, self.y, self.s, *self.split):
+            little = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
+            digest.update(f"{little.dtype.str}{little.shape}".encode())
+            digest.update(little.reshape(-1).view(np.uint8).data if little.size else b"")
+        return digest.hexdigest()
 
 
-def check_labels(argument: str, labels: np.ndarray, names: Sequence[str], rows: int) -> None:
-    """Refuses labels of the wrong length, out of range, or not finite."""
-    if len(labels) != rows:
-        raise DataError(f"{argument} has {len(labels)} rows where x has {rows}.")
-    if not len(labels):
-        return
-    if not names:
-        if not np.isfinite(labels).all():
-            bad = int(np.argmax(~np.isfinite(labels.reshape(rows, -1)).all(axis=1)))
-            raise DataError(f"{argument} is not finite in row {bad}.")
-        return
-    outside = (labels < 0) | (labels >= len(names))
-    if outside.any():
-        bad = int(np.argmax(outside))
-        raise DataError(f"{argument} is {labels[bad]} in row {bad}, outside the {len(names)} classes.")
+def check_finite(x: np.ndarray) -> None:
+    """Refuse rows with a value that is not finite, naming the first of them."""
+    for start, block in _blocks(x):
+        finite = np.isfinite(block.reshape(len(block), -1)).all(axis=1)
+        if not finite.all():
+            row = start + int(np.argmin(finite))
+            raise DataError(f"x is not finite in 32-bit floats in row {row}: drop or impute the value first.")
 
 
-def hash_arrays(arrays: Sequence[np.ndarray], *, extra: bytes = b"") -> str:
-    """SHA-256 over type, shape and bytes of each array, little-endian, and ``extra``."""
-    digest = hashlib.sha256(extra)
-    for array in arrays:
-        little = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
-        digest.update(f"{little.dtype.str}{little.shape}".encode())
-        digest.update(little.reshape(-1).view(np.uint8).data if little.size else b"")
-    return digest.hexdigest()
-
-
-def as_labels(values: np.ndarray, names: Sequence[str]) -> np.ndarray:
-    """The one type of labels: int32 classes when there are names, float32 otherwise."""
-    return np.array(values, dtype=np.int32 if names else np.float32)
-
-
-def assemble(
-    x: np.ndarray,
-    y: np.ndarray,
-    s: np.ndarray,
-    split: Split,
-    *,
-    y_names: Sequence[str],
-    s_names: Sequence[str],
-    feature_names: Sequence[str],
-    provenance: Mapping[str, Any],
-    scale: str = "standard",
-    in_place: bool = False,
-) -> Dataset:
-    """Keeps the rows a split uses, scales them by the training rows, and makes the record.
+def check_resolution(label: str, names: Sequence[str], low: np.ndarray, high: np.ndarray) -> None:
+    """Refuse columns whose values float32 would make almost equal, such as times in seconds.
 
     Args:
-      x: All rows; any real or integer type.
-      y: Utility labels of all rows.
-      s: Private labels of all rows.
-      split: Row numbers into ``x``; rows in no part are left out.
-      y_names: Utility classes, empty for a continuous utility.
-      s_names: Private classes, empty for a continuous private variable.
-      feature_names: Names along the last axis of ``x``.
-      provenance: Where the data came from.
-      scale: ``"standard"``, ``"minmax"`` or ``"none"``.
-      in_place: Whether ``x`` may be overwritten, which spares a copy of it.
-
-    Returns:
-      The data set; its split counts the rows that were kept.
+      label: Name of the table or array in the message.
+      names: Names of the columns.
+      low: Smallest value of each column, in double precision.
+      high: Largest value of each column.
     """
-    used = np.sort(np.concatenate(split))
-    if len(used) > 1 and (np.diff(used) == 0).any():
-        raise ValueError("split puts one row into two parts.")
-    if len(split.train) == 0:
-        raise DataError("the training part is empty: give it more rows or a larger share.")
-    keep = slice(None) if len(used) == len(x) else used
-    renumbered = Split(*(np.searchsorted(used, rows) for rows in split))
-    x = np.array(x[keep], dtype=np.float32, copy=None if in_place else True)
-    if not all(np.isfinite(part).all() for part in _parts(x)):
-        raise DataError("x holds a value that is not finite: drop or impute it first.")
-    scaler = fit_scaler(x[renumbered.train], method=scale)
-    if scale != "none":
-        for part in _parts(x):
-            part[...] = scaler.apply(part)
-    return Dataset(
-        x=x,
-        y=as_labels(y[keep], y_names),
-        s=as_labels(s[keep], s_names),
-        y_names=tuple(y_names),
-        s_names=tuple(s_names),
-        feature_names=tuple(feature_names),
-        split=renumbered,
-        scaler=scaler,
-        provenance=dict(provenance),
+    spacing = np.spacing(np.maximum(np.abs(low), np.abs(high)).astype(np.float32)).astype(np.float64)
+    coarse = (high > low) & (spacing * _STEPS > high - low)
+    if coarse.any():
+        column = int(np.argmax(coarse))
+        raise DataError(
+            f"{label}: column {names[column]!r} runs from {float(low[column])!r} to {float(high[column])!r}, "
+            "which 32-bit floats cannot resolve: subtract its smallest value first, or leave it out."
+        )
+
+
+def _as_rows(x: ArrayLike) -> np.ndarray:
+    """Check that x holds numbers, one row per example."""
+    array = np.asarray(x)
+    if array.dtype == object:  # for example a DataFrame of truth values and numbers
+        try:
+            array = array.astype(np.float64)
+        except (TypeError, ValueError):
+            raise TypeError("x must hold numbers only: number its text first, or use read_table.") from None
+    if array.dtype.kind not in "biuf":
+        raise TypeError(f"x must hold real numbers, got {array.dtype}.")
+    if array.ndim < 2 or 0 in array.shape:
+        raise ValueError(f"x must have shape [n, ...] with at least two dimensions, got {array.shape}.")
+    if array.dtype.itemsize > 4 and array.dtype.kind in "iuf":
+        axes = tuple(range(array.ndim - 1))
+        low, high = (np.asarray(f(array, axes), np.float64) for f in (np.min, np.max))
+        if (np.maximum(np.abs(low), np.abs(high)) <= np.finfo(np.float32).max).all():
+            check_resolution("x", [f"x[{i}]" for i in range(len(low))], low, high)
+    return array
+
+
+def _number_labels(
+    argument: str, values: ArrayLike, names: Sequence[str] | None, rows: int
+) -> tuple[np.ndarray, tuple[str, ...]]:
+    """Return int32 classes with their names, or float32 labels with no names."""
+    labels = _check_length(argument, _plain_labels(argument, values), rows)
+    if names is not None and len(names) == 0 or names is None and labels.dtype.kind == "f":
+        if labels.dtype.kind not in "biuf":
+            raise ValueError(f"{argument}_names is empty, but {argument} holds text, which has classes.")
+        return labels.astype(np.float32), ()
+    if labels.ndim != 1:
+        raise ValueError(f"{argument} must have one class per row, shape [n], got {labels.shape}.")
+    if names is not None and labels.dtype.kind in "biuf":
+        whole = labels.astype(np.int64)
+        if (whole != labels).any():
+            raise ValueError(f"{argument}_names is given, but {argument} holds fractions: leave it out.")
+        return _in_range(argument, whole, names), tuple(names)
+    found, codes = np.unique(labels, return_inverse=True)
+    if names is None:
+        _check_classes(argument, found, rows)
+        return codes.astype(np.int32), tuple(str(value) for value in found.tolist())
+    number = {name: i for i, name in enumerate(names)}
+    codes = np.array([number.get(label, -1) for label in labels.tolist()], np.int32)
+    if (codes < 0).any():
+        row = int(np.argmin(codes))
+        raise DataError(f"{argument} is {labels[row]!s} in row {row}, which {argument}_names does not list.")
+    return codes, tuple(names)
+
+
+def _plain_labels(argument: str, values: ArrayLike) -> np.ndarray:
+    """Return labels as an array of numbers or of text; objects must be of one type."""
+    # NumPy would make text of a list that mixes text and numbers.
+    labels = np.asarray(values, dtype=object if isinstance(values, (list, tuple)) else None)
+    if labels.dtype.kind not in "biufUOT":
+        raise TypeError(f"{argument} must hold text or numbers, got {labels.dtype}.")
+    if labels.dtype.kind not in "OT":
+        return labels
+    plain = labels.tolist()
+    flat = np.ravel(labels).tolist()
+    missing = [value is None or value != value for value in flat]
+    if any(missing):
+        row = missing.index(True) // max(labels[:1].size, 1)
+        raise DataError(f"{argument} is missing in row {row}: leave the row out.")
+    kinds = {str if isinstance(v, str) else bool if isinstance(v, (bool, np.bool_)) else float for v in flat}
+    if len(kinds) > 1:
+        raise DataError(f"{argument} mixes text, numbers or truth values: make it one type first.")
+    return np.array(plain)
+
+
+def _check_classes(argument: str, found: np.ndarray, rows: int) -> None:
+    if len(found) < 2:
+        raise DataError(f"{argument} has one class only, {found[0]!s}.")
+    if len(found) > max(rows // 2, 2):
+        raise DataError(
+            f"{argument} has {len(found)} classes in {rows} rows: "
+            f"pass {argument}_names=() if it is a quantity."
+        )
+
+
+def _check_length(argument: str, array: np.ndarray, rows: int) -> np.ndarray:
+    if array.ndim == 0 or len(array) != rows:
+        raise DataError(f"{argument} has {len(array) if array.ndim else 1} rows where x has {rows}.")
+    return array
+
+
+def _check_labels(argument: str, labels: np.ndarray, names: Sequence[str], rows: int) -> None:
+    """Refuse labels of the wrong length, out of range, or not finite."""
+    _check_length(argument, labels, rows)
+    if names:
+        _in_range(argument, labels, names)
+    elif not np.isfinite(labels).all():
+        row = int(np.argmin(np.isfinite(labels.reshape(rows, -1)).all(axis=1)))
+        raise DataError(f"{argument} is not finite in row {row}.")
+
+
+def _in_range(argument: str, labels: np.ndarray, names: Sequence[str]) -> np.ndarray:
+    outside = (labels < 0) | (labels >= len(names))
+    if outside.any():
+        row = int(np.argmax(outside))
+        raise DataError(f"{argument} is {labels[row]} in row {row}, outside the {len(names)} classes.")
+    return labels.astype(np.int32, copy=False)
+
+
+def _blocks(x: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
+    return ((start, x[start : start + _ROWS]) for start in range(0, len(x), _ROWS))
+
+
+# Until the rooms that call these have moved to `Dataset.from_arrays`, `origin` and the encoder's scaling.
+class _Unscaled(NamedTuple):
+    method: str
+    shift: np.ndarray
+    spread: np.ndarray
+
+    def invert(self, x: np.ndarray) -> np.ndarray:
+        return x
+
+
+def assemble(x, y, s, split, *, y_names, s_names, feature_names, provenance, scale="", in_place=False):
+    """Make a data set as `Dataset.from_arrays` does, with a provenance dict; x is not scaled."""
+    data = Dataset.from_arrays(
+        x, y, s, split=split, y_names=y_names, s_names=s_names, feature_names=feature_names
     )
+    given = {"source" if key == "origin" else key: value for key, value in provenance.items()}
+    fields = {f.name for f in dataclasses.fields(Origin)}
+    files = tuple(
+        SourceFile(f["name"], f.get("sha256") or f.get("listing"), f.get("bytes"))
+        for f in given.get("files", ())
+    )
+    known: dict[str, Any] = {key: value for key, value in given.items() if key in fields}
+    known["files"] = files
+    columns = tuple(map(Column.from_dict, given["columns"])) if "columns" in given else None
+    if isinstance(known.get("private"), (str, list)):
+        private = known["private"]
+        known["private"] = (private,) if isinstance(private, str) else tuple(private)
+    if given.get("again"):
+        known["load_spec"] = LoadSpec.from_dict(given["again"])
+    return dataclasses.replace(data, origin=Origin(**known), columns=columns)

@@ -7,21 +7,21 @@ import numpy as np
 
 from privjax.datasets.dataset import Split
 from privjax.datasets.errors import DataError
-from privjax.datasets.frames import separated_frames_split
 from privjax.datasets.prepared import Arrays
-from privjax.datasets.protocols import (
-    disjoint_users_split,
-    per_label_split,
-    random_groups,
-    sampled_people_groups,
-    time_block_split,
-)
 from privjax.datasets.sources import (
     HAPT_ACTIVITIES,
     HAPT_CHANNELS,
     HAR_ACTIVITIES,
     MHEALTH_ACTIVITIES,
     MHEALTH_CHANNELS,
+)
+from privjax.datasets.splits import (
+    disjoint_users_split,
+    per_label_split,
+    random_groups,
+    sampled_people_groups,
+    separated_frames_split,
+    time_block_split,
 )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from privjax.datasets.dataset import Dataset, assemble
+from privjax.datasets.dataset import Dataset, LoadSpec, assemble
 from privjax.datasets.embedded import diabetes, digits
 from privjax.datasets.prepared import default_data_dir, is_prepared, prepared_arrays
 from privjax.datasets.recipes import RECIPES, choose_protocol, is_complete
@@ -126,36 +126,41 @@ def load(
         if protocol not in (None, "per_label"):
             raise ValueError(f"protocol must be left out for {name}, got {protocol!r}.")
         make = _EMBEDDED[name][0]
-        found = make(seed=seed, validation=validation, scale=scale, **options)
+        found = make(seed=seed, validation=validation, **options)
     else:
         if options:
             raise TypeError(f"load({name!r}) has no option {sorted(options)[0]!r}.")
         if data_dir is not None:
             again["data_dir"] = str(_folder(data_dir).resolve())
         found = _prepared(name, data_dir, manual_dir, seed, protocol, validation, scale, force)
-    provenance = {**found.provenance, "again": {"function": "load", "seed": seed, "arguments": again}}
-    return dataclasses.replace(found, provenance=provenance)
+    again.pop("scale")
+    origin = dataclasses.replace(found.origin, load_spec=LoadSpec("load", again, seed))
+    return dataclasses.replace(found, origin=origin)
+
+
+def reload(spec: LoadSpec, *, seed: int | None = None) -> Dataset:
+    """Load a data set by its load spec, as its files are now: compare the `content_hash`.
+
+    Args:
+      spec: Load spec of the data set's origin.
+      seed: Seed of another split; the one of the spec when None.
+
+    Returns:
+      The data set.
+
+    Example:
+      >>> data = load("digits", seed=1)
+      >>> reload(data.origin.load_spec).content_hash == data.content_hash
+      True
+    """
+    spec = LoadSpec.from_dict(spec.to_dict())
+    function = load if spec.function == "load" else from_table
+    return function(**spec.arguments, seed=spec.seed if seed is None else seed)
 
 
 def load_again(again: Mapping[str, Any], *, seed: int | None = None) -> Dataset:
-    """Makes a data set again from its ``provenance["again"]``, also when that has been through JSON.
-
-    Args:
-      again: What was called, and with what.
-      seed: Of another split; that of the data set itself when None.
-
-    Returns:
-      The data set, as the files are now: compare its ``content_hash``.
-
-    Example:
-      >>> data = load("digits", seed=1, scale="none")
-      >>> load_again(data.provenance["again"]).content_hash == data.content_hash
-      True
-    """
-    makers: dict[str, Callable[..., Dataset]] = {"load": load, "from_table": from_table}
-    if again.get("function") not in makers:
-        raise ValueError(f"again must name one of {', '.join(makers)}, got {again.get('function')!r}.")
-    return makers[again["function"]](**again["arguments"], seed=again["seed"] if seed is None else seed)
+    """Load from a spec given as a dict; `reload` takes its place."""
+    return reload(LoadSpec.from_dict(again), seed=seed)
 
 
 def _prepared(

@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from privjax.datasets.dataset import Dataset, Part, assemble
-from privjax.datasets.protocols import generator, per_label_split
+from privjax.datasets.dataset import Dataset, Origin, Part
+from privjax.datasets.splits import generator, per_label_split
 
 CHANNELS = ("acc_x", "acc_y", "acc_z", "gyro_x", "gyro_y", "gyro_z")
 BLOCK = 1 << 16  # rows drawn from one generator; row i is the same at every size
@@ -152,7 +152,6 @@ def simulated_sensors(
     seed: int = 0,
     rows: int = 10_000,
     validation: float = 0.1,
-    scale: str = "standard",
     **options,
 ) -> Dataset:
     """Made motion windows of users doing activities: utility = activity, private = user.
@@ -161,7 +160,6 @@ def simulated_sensors(
       seed: Picks waveforms, labels, noise and split (80:20, the same proportion of every user).
       rows: How many windows.
       validation: Share of the training rows set aside.
-      scale: ``"standard"``, ``"minmax"`` or ``"none"``.
       **options: Those of ``simulated_truth``: users, activities, window, signals, habit.
 
     Returns:
@@ -178,27 +176,23 @@ def simulated_sensors(
         stop = start + len(block.x)
         x[start:stop], y[start:stop], s[start:stop] = block
         start = stop
-    return assemble(
-        x,
-        y,
-        s,
-        per_label_split(s, seed=seed, validation=validation),
+    return Dataset(
+        x=x,
+        y=y,
+        s=s,
         y_names=tuple(f"activity {i + 1}" for i in range(len(truth.activity_waves))),
         s_names=tuple(f"user {i + 1}" for i in range(len(truth.user_waves))),
         feature_names=tuple(f"{c} {t}" for t in range(width // len(CHANNELS)) for c in CHANNELS),
-        scale=scale,
-        in_place=True,
-        provenance={
-            "name": "simulated_sensors",
-            "protocol": "per_user",
-            "seed": seed,
-            "origin": "made",
-            "terms": "none",
-            "citation": "none",
-            "complete": True,
-            "options": dict(options),
-            "truth": {key: getattr(truth, key) for key in Truth._fields[:5]},
-        },
+        split=per_label_split(s, seed=seed, validation=validation),
+        origin=Origin(
+            "simulated_sensors",
+            "per_user",
+            seed,
+            utility="activity",
+            private=("user",),
+            source="simulation",
+            terms="none",
+        ),
     )
 
 

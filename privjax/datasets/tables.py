@@ -12,8 +12,8 @@ from privjax.datasets.blocks import Table
 from privjax.datasets.dataset import Dataset, Part, assemble
 from privjax.datasets.encoding import column_means, describe_columns, encode, fill, stream_means
 from privjax.datasets.errors import DataError
-from privjax.datasets.protocols import per_label_split
 from privjax.datasets.schema import Schema, learn_schema
+from privjax.datasets.splits import per_label_split
 from privjax.datasets.table_files import open_table
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from privjax.datasets import DataError
-from privjax.datasets.frames import separated_frames_split
+from privjax.datasets.splits import separated_frames_split
 
 
 def recordings(seed, users=3, activities=4, runs=4, length=(500, 900), recordings=2, pause=150):

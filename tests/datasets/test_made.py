@@ -10,9 +10,9 @@ from privjax.datasets import DataError, load
 from privjax.datasets.archives import open_tree
 from privjax.datasets.faces import meglass_rows
 from privjax.datasets.prepared import prepared_arrays
-from privjax.datasets.protocols import per_label_split, sampled_people_groups
 from privjax.datasets.recipes import is_complete
 from privjax.datasets.sources import SOURCES
+from privjax.datasets.splits import per_label_split, sampled_people_groups
 
 # Frames of the twelve activities of one user: a minute at 50 Hz, or twenty repetitions.
 LENGTHS = (3072, 3072, 3072, 3072, 3072, 2900, 2950, 2860, 3072, 3072, 3072, 1030)
@@ -63,7 +63,7 @@ def test_mhealth_on_logs_of_full_length(mhealth, timed, tmp_path_factory):
     # Frames are numbered by the lines of the log, pauses included.
     first = arrays["frame"][(arrays["user"] == 0) & (arrays["activity"] == 0)]
     assert first[0] == 10_581
-    from privjax.datasets.frames import separated_frames_split
+    from privjax.datasets.splits import separated_frames_split
 
     keys = ("activity", "user", "recording", "frame")
     for seed in range(5):

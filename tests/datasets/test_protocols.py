@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from privjax.datasets import DataError
-from privjax.datasets.protocols import (
+from privjax.datasets.splits import (
     disjoint_users_split,
     per_label_split,
     random_groups,
@@ -196,7 +196,7 @@ def test_a_person_too_large_for_the_promise_is_refused():
     people = np.repeat(np.arange(500), np.r_[50_000, np.full(499, 5)])
     with pytest.raises(DataError, match="4.5% of the rows"):
         sampled_people_groups(people, seed=0)
-    with pytest.raises(DataError, match="600 people are to be sampled where there are 500"):
+    with pytest.raises(DataError, match="sample must be at most the number of people, 500, got 600"):
         sampled_people_groups(people, seed=0, sample=600)
 
 

@@ -168,7 +168,7 @@ def test_hapt_records_are_the_frames(arrays_of, shared_data):
 
 
 def test_hapt_protocol_counts_and_separation(get, arrays_of):
-    from privjax.datasets.frames import separated_frames_split
+    from privjax.datasets.splits import separated_frames_split
 
     arrays, _ = arrays_of("hapt")
     main = {k: v[arrays["activity"] < 6] for k, v in arrays.items()}

@@ -51,7 +51,7 @@ def test_arguments(tmp_path):
 
 def test_only_numpy_is_imported_and_nothing_of_the_rest():
     code = (
-        "import sys, numpy.random, numpy.lib.format\n"
+        "import sys, numpy.random, numpy.lib.format, numpy.typing\n"
         "before = set(sys.modules)\n"
         "import socket; socket.socket.connect = None\n"
         "import privjax.datasets\n"

@@ -19,15 +19,8 @@ def make_small(seed: int = 0, rows: int = 120):
     x[:, 1] += 2 * s
     order = np.random.default_rng(seed).permutation(rows)
     split = datasets.Split(*(np.sort(part) for part in np.split(order, [rows * 6 // 10, rows * 8 // 10])))
-    return datasets.dataset.assemble(
-        x,
-        y,
-        s,
-        split,
-        y_names=("sit", "walk"),
-        s_names=("a", "b", "c"),
-        feature_names=tuple("abcdef"),
-        provenance={"name": "small", "seed": seed},
+    return datasets.Dataset.from_arrays(
+        x, y, s, split=split, y_names=("sit", "walk"), s_names="abc", feature_names="abcdef", name="small"
     )
 
 

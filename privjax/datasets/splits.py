@@ -1,0 +1,429 @@
+"""Split protocols: seeded, and each with a guarantee about rows, people or time."""
+
+import zlib
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from privjax.datasets.errors import DataError
+
+_ATTEMPTS = 200
+
+
+class Split(NamedTuple):
+    """Sorted row numbers of the three parts; a row in none of them is not used."""
+
+    train: np.ndarray
+    validation: np.ndarray
+    test: np.ndarray
+
+
+def check_split(split: Sequence[ArrayLike], rows: int) -> Split:
+    """Return a split given as row numbers or masks, or refuse it in one sentence.
+
+    Args:
+      split: Rows of the training, validation and test part.
+      rows: Number of rows of the data set.
+
+    Returns:
+      The split, each part sorted.
+    """
+    if len(split) != 3:
+        raise ValueError(f"split must have a training, validation and test part, got {len(split)} parts.")
+    parts = []
+    for name, given in zip(Split._fields, split, strict=True):
+        part = np.asarray(given)
+        if part.dtype == bool and part.shape == (rows,):
+            part = np.flatnonzero(part)
+        if part.ndim != 1 or part.size and part.dtype.kind not in "iu":
+            raise ValueError(f"split: the {name} part must be row numbers or a mask of the {rows} rows.")
+        part = np.sort(part.astype(np.int64))
+        if part.size and not 0 <= part[0] <= part[-1] < rows:
+            raise ValueError(f"split: the {name} part must hold rows 0 to {rows - 1}.")
+        parts.append(part)
+    used = np.sort(np.concatenate(parts))
+    if (twice := used[1:][used[1:] == used[:-1]]).size:
+        raise ValueError(f"split puts row {twice[0]} into two parts: each row may be in one of them.")
+    if parts[0].size == 0:
+        raise DataError("the training part is empty: give it more rows or a larger share.")
+    return Split(*parts)
+
+
+def generator(seed: int, purpose: str) -> np.random.Generator:
+    """Return a generator for one purpose, so that one draw never shifts another."""
+    if seed < 0:
+        raise ValueError(f"seed must not be negative, got {seed}.")
+    return np.random.default_rng([seed, zlib.crc32(purpose.encode())])
+
+
+def stratified_pick(labels: np.ndarray, share: float, rng: np.random.Generator) -> np.ndarray:
+    """Pick `share` of the rows, the same share of every label.
+
+    Every label gives `share * count` rows rounded down or up; the total is rounded once, by
+    largest remainder. At least one row of every label stays unpicked.
+
+    Args:
+      labels: One label per row, of any sortable type.
+      share: Share of the rows, in [0, 1).
+      rng: Source of randomness.
+
+    Returns:
+      A mask of the picked rows.
+    """
+    if not 0.0 <= share < 1.0:
+        raise ValueError(f"share must lie in [0, 1), got {share}.")
+    _, codes, counts = np.unique(labels, return_inverse=True, return_counts=True)
+    quota = share * counts
+    take = np.minimum(np.floor(quota + 1e-9).astype(np.int64), counts - 1)
+    short = int(round(share * len(labels))) - int(take.sum())
+    room = (quota - take > 1e-9) & (take < counts - 1)
+    # The generator breaks ties between equal remainders, not the order of the labels.
+    rank = np.lexsort((rng.random(len(counts)), -(quota - take)))
+    take[[c for c in rank if room[c]][: max(short, 0)]] += 1
+    # One shuffle, then the first take[c] rows of each label in that order.
+    order = rng.permutation(len(labels))
+    order = order[np.argsort(codes[order], kind="stable")]
+    first = np.repeat(np.cumsum(counts) - counts, counts)
+    picked = np.zeros(len(labels), dtype=bool)
+    picked[order[np.arange(len(labels)) - first < take[codes[order]]]] = True
+    return picked
+
+
+def per_label_split(labels: np.ndarray, *, seed: int, test: float = 0.2, validation: float = 0.1) -> Split:
+    """Split all rows at random, with the same proportion of every label in every part.
+
+    Args:
+      labels: Label whose proportions are kept.
+      seed: Seed of the split.
+      test: Share of all rows in the test part.
+      validation: Share of the remaining rows in the validation part.
+
+    Returns:
+      The split; every row is in exactly one part.
+
+    Example:
+      >>> import numpy as np
+      >>> [len(rows) for rows in per_label_split(np.arange(100) % 4, seed=0)]
+      [72, 8, 20]
+    """
+    is_test = stratified_pick(labels, test, generator(seed, "test"))
+    rest = np.flatnonzero(~is_test)
+    is_validation = stratified_pick(labels[rest], validation, generator(seed, "validation"))
+    return Split(rest[~is_validation], rest[is_validation], np.flatnonzero(is_test))
+
+
+def grouped_split(groups: np.ndarray, *, seed: int, test: float = 0.2, validation: float = 0.1) -> Split:
+    """Split whole groups at random: the rows of one group are all in the same part.
+
+    Args:
+      groups: Group of every row, of any sortable type.
+      seed: Seed of the split.
+      test: Share of the groups in the test part; at least one group unless 0.
+      validation: Share of the remaining groups in the validation part; at least one unless 0.
+
+    Returns:
+      The split; every row is in exactly one part.
+
+    Example:
+      >>> import numpy as np
+      >>> home = np.arange(60) // 6
+      >>> split = grouped_split(home, seed=0)
+      >>> set(home[split.train]) & set(home[split.test])
+      set()
+    """
+    is_test = _pick_groups(groups, test, generator(seed, "test"))
+    return disjoint_users_split(groups, is_test, seed=seed, validation=validation)
+
+
+def disjoint_users_split(
+    user: np.ndarray, is_test: np.ndarray, *, seed: int, validation: float = 0.1
+) -> Split:
+    """Keep a given test part (HAR's original split) and set whole users aside for validation.
+
+    Args:
+      user: User of every row.
+      is_test: Mask of the test rows; no user may have rows on both sides.
+      seed: Seed of the validation users.
+      validation: Share of the training users in the validation part; at least one unless 0.
+
+    Returns:
+      The split; every row is in exactly one part, and no user is in two.
+
+    Example:
+      >>> import numpy as np
+      >>> user = np.arange(30) // 3
+      >>> [len(rows) for rows in disjoint_users_split(user, user > 7, seed=0)]
+      [21, 3, 6]
+    """
+    both = np.intersect1d(user[is_test], user[~is_test])
+    if len(both):
+        raise DataError(f"user {both[0]} has rows on both sides of the original split.")
+    is_validation = np.zeros(len(user), dtype=bool)
+    is_validation[~is_test] = _pick_groups(user[~is_test], validation, generator(seed, "validation"))
+    return Split(
+        np.flatnonzero(~is_test & ~is_validation), np.flatnonzero(is_validation), np.flatnonzero(is_test)
+    )
+
+
+def _pick_groups(groups: np.ndarray, share: float, rng: np.random.Generator) -> np.ndarray:
+    if not 0.0 <= share < 1.0:
+        raise ValueError(f"test and validation must lie in [0, 1), got {share}.")
+    names = np.unique(groups)
+    count = 0 if share == 0 else max(1, round(share * len(names)))
+    if count >= len(names):
+        raise DataError(f"{len(names)} groups are too few to split: every part takes at least one.")
+    return np.isin(groups, rng.choice(names, size=count, replace=False))
+
+
+def time_block_split(
+    user: np.ndarray,
+    activity: np.ndarray,
+    *,
+    seed: int,
+    test: float = 0.2,
+    validation: float = 0.1,
+    gap: int = 1,
+) -> Split:
+    """Test on one block in time of each user's windows of each activity.
+
+    Neighbouring windows share half their frames, so the test rows of a random split overlap with
+    its training rows. Here the `gap` windows on either side of a test or validation block are left
+    out, and no two parts share a frame.
+
+    Args:
+      user: User of every window, windows in the order of recording.
+      activity: Activity of every window.
+      seed: Seed of the places of the blocks.
+      test: Share of every user's windows of every activity in the test part.
+      validation: Share of the remaining windows in the validation part.
+      gap: Windows left out between two parts.
+
+    Returns:
+      The split; the windows in the gaps are in no part.
+
+    Example:
+      >>> import numpy as np
+      >>> split = time_block_split(np.zeros(20, int), np.zeros(20, int), seed=0, validation=0)
+      >>> len(split.test), split.test[-1] - split.test[0]
+      (4, np.int64(3))
+    """
+    if not (0.0 <= test < 1.0 and 0.0 <= validation < 1.0):
+        raise ValueError(f"test and validation must lie in [0, 1), got {test} and {validation}.")
+    part = np.zeros(len(user), dtype=np.int8)  # 0 train, 1 validation, 2 test
+    rng = generator(seed, "time blocks")
+    codes = np.unique(np.stack([user, activity], axis=1), axis=0, return_inverse=True)[1]
+    for code in range(codes.max() + 1):
+        rows = np.flatnonzero(codes == code)
+        tested, validated = round(test * len(rows)), round(validation * (1 - test) * len(rows))
+        start = int(rng.integers(len(rows) - tested + 1))
+        part[rows[start : start + tested]] = 2
+        # The validation block lies at the far end of the longer side of the test block.
+        before, after = start, len(rows) - start - tested
+        side = rows[:start] if before >= after else rows[start + tested :][::-1]
+        part[side[: min(validated, max(len(side) - gap, 0))]] = 1
+    lost = np.zeros(len(user), dtype=bool)
+    # A neighbour is the next window of the same user; rows of other users may lie in between.
+    order = np.argsort(user, kind="stable")
+    for step in range(1, gap + 1):
+        one, other = order[:-step], order[step:]
+        touching = user[one] == user[other]
+        # The window of the lower part is dropped, so that the test block keeps its size.
+        lost[other] |= touching & (part[other] < part[one])
+        lost[one] |= touching & (part[one] < part[other])
+    return Split(*(np.flatnonzero((part == p) & ~lost) for p in range(3)))
+
+
+def random_groups(people: np.ndarray, groups: int, *, seed: int, attempt: int = 0) -> np.ndarray:
+    """Deal people into groups whose sizes differ by at most one.
+
+    Args:
+      people: Person of every row, numbered from 0 without gaps.
+      groups: Number of groups.
+      seed: Seed of the groups.
+      attempt: Number of a further draw under the same seed.
+
+    Returns:
+      The group of every row.
+
+    Example:
+      >>> import numpy as np
+      >>> np.bincount(random_groups(np.arange(10), 4, seed=0))
+      array([3, 3, 2, 2])
+    """
+    count = int(people.max()) + 1
+    if not 1 <= groups <= count:
+        raise ValueError(f"groups must lie between 1 and the {count} people, got {groups}.")
+    order = generator(seed, f"groups {attempt}").permutation(count)
+    group_of = np.empty(count, dtype=np.int64)
+    group_of[order] = np.arange(count) % groups
+    return group_of[people]
+
+
+def sampled_people_groups(
+    people: np.ndarray, *, seed: int, sample: int = 500, groups: int = 100, largest: float = 0.045
+) -> tuple[np.ndarray, np.ndarray]:
+    """Sample people and deal them into groups, none of which holds a large share of the rows.
+
+    Args:
+      people: Person of every row, numbered from 0 without gaps.
+      seed: Seed of the people and their groups.
+      sample: Number of people.
+      groups: Number of groups.
+      largest: Largest share of the rows that one group may hold.
+
+    Returns:
+      The rows of the sampled people, and the group of each of those rows.
+
+    Example:
+      >>> import numpy as np
+      >>> rows, group = sampled_people_groups(np.arange(40) // 4, seed=0, sample=6, groups=3, largest=0.5)
+      >>> len(rows), np.bincount(group)
+      (24, array([8, 8, 8]))
+    """
+    count = int(people.max()) + 1
+    if sample > count:
+        raise DataError(f"sample must be at most the number of people, {count}, got {sample}.")
+    chosen = generator(seed, "people").choice(count, size=sample, replace=False)
+    rows = np.flatnonzero(np.isin(people, chosen))
+    number = np.unique(people[rows], return_inverse=True)[1]
+    for attempt in range(100):
+        group = random_groups(number, groups, seed=seed, attempt=attempt)
+        if np.bincount(group).max() <= largest * len(rows):
+            return rows, group
+    raise DataError(f"no deal of {sample} people keeps every group under {largest:.1%} of the rows.")
+
+
+def separated_frames_split(
+    activity: np.ndarray,
+    user: np.ndarray,
+    recording: np.ndarray,
+    frame: np.ndarray,
+    *,
+    seed: int,
+    train: int = 100,
+    test: int = 25,
+    validation: int = 10,
+    separation: int = 400,
+) -> Split:
+    """Draw training and test frames of every user and activity that lie far apart (MHEALTH).
+
+    At least `separation` frames lie between any training or validation frame and any test frame of
+    the same recording, whatever their activities. The test frames of an activity come from one
+    stretch of it: a fifth of its frames, or fewer where the recording is short.
+
+    The validation frames come from a stretch at the same distance from the training frames:
+    neighbours of training frames are near-copies of them, on which users look recognisable. Where
+    that stretch would take half of the training frames of an activity, its distance is halved until
+    it does not.
+
+    Args:
+      activity: Activity of every frame.
+      user: User of every frame.
+      recording: Recording of every frame; time is counted within one.
+      frame: Number of every frame in its recording, in order of time.
+      seed: Seed of the stretches and the frames.
+      train: Training frames per activity per user.
+      test: Test frames per activity per user.
+      validation: Validation frames per activity per user.
+      separation: Frames between two parts.
+
+    Returns:
+      The split; most frames are in no part.
+
+    Example:
+      >>> import numpy as np
+      >>> frame, zeros = np.arange(3000), np.zeros(3000, int)
+      >>> split = separated_frames_split(zeros, zeros, zeros, frame, seed=0, validation=0)
+      >>> bool(np.abs(np.subtract.outer(split.train, split.test)).min() > 400)
+      True
+    """
+    activities = np.unique(activity)
+    parts: list[list[np.ndarray]] = [[], [], []]
+    wanted = train + validation
+    for person in np.unique(user):
+        rows = np.flatnonzero(user == person)
+        rows = rows[np.lexsort((frame[rows], recording[rows]))]
+        by_activity = {a: rows[activity[rows] == a] for a in activities}
+        for name, own in by_activity.items():
+            if len(own) < wanted + test:
+                raise DataError(
+                    f"user {person} has {len(own)} frames of activity {name}: "
+                    f"the protocol takes {wanted + test}."
+                )
+        # One generator per part: another validation share leaves the test frames unchanged.
+        rng = generator(seed, f"test frames of {person}")
+        tested, free = _choose_test(by_activity, recording, frame, rng, test, wanted, separation, person)
+        parts[2].append(tested)
+        if validation:
+            rng = generator(seed, f"validation frames of {person}")
+            tuned, free = _set_aside(free, recording, frame, rng, validation, train, separation)
+            parts[1].append(tuned)
+        rng = generator(seed, f"training frames of {person}")
+        parts[0].extend(rng.choice(own, size=train, replace=False) for own in free)
+    empty = np.empty(0, dtype=np.int64)
+    return Split(*(np.sort(np.concatenate([empty, *part])) for part in parts))
+
+
+def _choose_test(by_activity, recording, frame, rng, test, wanted, separation, person):
+    """Return test frames of one user, and the frames of each activity far enough from all of them."""
+    worst = None
+    for attempt in range(_ATTEMPTS):
+        # Wide stretches first; when they block too many frames, narrower ones nearer the ends.
+        share = 0.2 * 0.5 ** (attempt // 20)
+        tested = np.concatenate(
+            [_stretch(own, share, test, rng, attempt % 2 == 1) for own in by_activity.values()]
+        )
+        free = [own[_is_far(own, tested, recording, frame, separation)] for own in by_activity.values()]
+        worst = min((len(f), name) for f, name in zip(free, by_activity, strict=True))
+        # At first ask for twice the frames needed, which leaves room for validation frames.
+        if worst[0] >= wanted * (2 if attempt < _ATTEMPTS // 2 else 1):
+            return tested, free
+    raise DataError(
+        f"user {person} has no frames of activity {worst[1] if worst else '?'} left that are "
+        f"{separation} frames away from the test frames: lower train, test or separation."
+    )
+
+
+def _set_aside(free, recording, frame, rng, validation, train, separation):
+    """Return validation frames of one user, and the frames of each activity far from all of them."""
+    gaps = np.full(len(free), separation)
+    needs = [max(train, min(len(own) // 2, len(own) - validation)) for own in free]
+    attempt = 0
+    while True:
+        drawn = [_stretch(own, 0.1, validation, rng, attempt % 2 == 1) for own in free]
+        left = free
+        for gap in np.unique(gaps):
+            near = np.concatenate([rows for rows, own in zip(drawn, gaps, strict=True) if own == gap])
+            left = [own[_is_far(own, near, recording, frame, gap)] for own in left]
+        short = np.array([len(own) < need for own, need in zip(left, needs, strict=True)])
+        if not short.any():
+            return np.concatenate(drawn), left
+        attempt += 1
+        if attempt % 6 == 0:
+            # After many attempts all activities halve; the loop ends, since a gap of 0 always fits.
+            gaps = np.where(short | (attempt > 60), gaps // 2, gaps)
+
+
+def _stretch(own, share, count, rng, at_an_end):
+    """Draw `count` frames from one stretch of an activity."""
+    length = max(count, round(share * len(own)))
+    last = len(own) - length
+    start = int(rng.choice([0, last])) if at_an_end else int(rng.integers(last + 1))
+    return rng.choice(own[start : start + length], size=count, replace=False)
+
+
+def _is_far(rows, others, recording, frame, separation):
+    """Return a mask of the rows with at least `separation` frames between them and every other row."""
+    far = np.ones(len(rows), dtype=bool)
+    for number in np.unique(recording[others]):
+        here = recording[rows] == number
+        times = np.sort(frame[others[recording[others] == number]].astype(np.int64))
+        own = frame[rows[here]].astype(np.int64)
+        after = np.searchsorted(times, own)
+        # Without a test frame on one side, the distance there is that of the other side.
+        left = np.abs(own - times[np.maximum(after - 1, 0)])
+        right = np.abs(times[np.minimum(after, len(times) - 1)] - own)
+        far[here] = np.minimum(left, right) > separation
+    return far
