@@ -10,7 +10,7 @@ import time
 import zipfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 
@@ -84,79 +84,72 @@ def write_json(path: Path, value: Any) -> None:
         part.write_text(text, encoding="utf-8")
 
 
-def write_archive(path: Path, header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
-    """Write arrays and a JSON header to an uncompressed `.npz` with the SHA-256 of both.
+def write_arrays(path: Path, header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
+    """Write named arrays and a JSON header as an uncompressed `.npz` file with a SHA-256 digest.
 
     The file is read back before it takes its name, so a file of that name was complete at least once.
 
     Args:
       path: The file. An existing file is replaced only by a complete one.
-      header: Strict JSON, with the kind of file as `format`.
-      arrays: Arrays by name; `header` is not a name, and object arrays are refused.
+      header: Values for strict JSON, stored as the entry `header` with the digest.
+      arrays: Arrays by name. Object arrays are refused.
     """
     arrays = {name: np.asarray(array, order="C") for name, array in arrays.items()}
     # NumPy has no name for bfloat16 and its like, and stores them as plain bytes.
     types = {name: array.dtype.name for name, array in arrays.items() if array.dtype.kind == "V"}
     arrays |= {name: arrays[name].view(f"V{arrays[name].itemsize}") for name in types}
-    header = {**header, "types": types}
+    header = {**header, "types": types} if types else header
     text = json.dumps({**header, "sha256": _digest(header, arrays)}, allow_nan=False).encode()
     buffer = io.BytesIO()
     np.savez(buffer, allow_pickle=False, header=np.frombuffer(text, np.uint8), **arrays)
     with replacing(path) as part:
         part.write_bytes(buffer.getbuffer())
-        read_archive(part, format=header["format"])
+        read_arrays(part)
 
 
-def read_archive(path: Path, *, format: str) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """Read a file of `write_archive`. Nothing in it is unpickled.
-
-    Args:
-      path: The file.
-      format: The `format` that its header must have.
+def read_arrays(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """Read a file of `write_arrays` and check its digest.
 
     Returns:
-      The header and the arrays, which are read-only.
+      The header, without its digest, and the arrays, which are read-only.
 
     Raises:
-      ValueError: The file is damaged, was changed, or has another format.
+      ValueError: The file is incomplete, damaged or changed, or no file of this kind.
     """
     with path.open("rb") as file:
         try:
             arrays = _read_npz(file)
             header = json.loads(arrays.pop("header").tobytes())
             intact = header.pop("sha256") == _digest(header, arrays)
-            arrays |= {name: arrays[name].view(kind) for name, kind in header.pop("types").items()}
+            arrays |= {name: arrays[name].view(kind) for name, kind in header.pop("types", {}).items()}
         except Exception as error:  # zipfile, NumPy and json each raise errors of their own
-            raise ValueError(f"{path} is damaged or is no {format} file ({error}).") from None
+            raise ValueError(f"{path} is incomplete or damaged ({error}).") from None
     if not intact:
-        raise ValueError(f"{path} was changed after it was written: its SHA-256 differs.")
-    if header.get("format") != format:
-        raise ValueError(f"{path} must be a {format} file, got {header.get('format')!r}.")
+        raise ValueError(f"{path} is damaged or was changed: its digest does not match.")
     return header, arrays
 
 
-def _read_npz(file: BinaryIO) -> dict[str, np.ndarray]:
+def _read_npz(file) -> dict[str, np.ndarray]:
     """Read every array without allocating more than the size of the file."""
     with zipfile.ZipFile(file) as archive:
         if sum(entry.file_size for entry in archive.infolist()) > file.seek(0, os.SEEK_END):
-            raise ValueError("it unpacks to more bytes than it has")
+            raise ValueError("it unpacks to more than its own size")
         return {name.removesuffix(".npy"): _parse_npy(archive.read(name)) for name in archive.namelist()}
 
 
 def _parse_npy(content: bytes) -> np.ndarray:
     stream = io.BytesIO(content)
     if np.lib.format.read_magic(stream) != (1, 0):
-        raise ValueError("it has arrays of an unknown version")
-    shape, fortran_order, dtype = np.lib.format.read_array_header_1_0(stream)
-    # A view of these bytes cannot be larger than the file, and holds no Python objects.
+        raise ValueError("an array has an unknown format")
+    shape, fortran, dtype = np.lib.format.read_array_header_1_0(stream)
     flat = np.frombuffer(content, dtype, offset=stream.tell())
-    return flat.reshape(shape, order="F" if fortran_order else "C")
+    return flat.reshape(shape, order="F" if fortran else "C")
 
 
 def _digest(header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> str:
-    """Return the SHA-256 of the header and of the name, type, shape and bytes of each array."""
+    """Return the SHA-256 of the header as JSON and of the name, type, shape and bytes of each array."""
     digest = hashlib.sha256(json.dumps(header, sort_keys=True).encode())
     for name, array in arrays.items():
-        digest.update(f"{name} {array.dtype.str} {array.shape}".encode())
+        digest.update(f"{name}{array.dtype.str}{array.shape}".encode())
         digest.update(array.tobytes())
     return digest.hexdigest()
