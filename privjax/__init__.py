@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, Any
 from privjax import baselines, datasets
 from privjax.auditing import AuditReport, Curve, audit, audit_sweep, pareto
 from privjax.datasets import Dataset
-from privjax.exporting import export, release
+from privjax.exporting import export
+from privjax.exporting import release as release_file
 from privjax.independence import Confidence, privacy_confidence
 from privjax.kernels import (
     gaussian,
@@ -77,7 +78,7 @@ __all__ = [
     "polynomial",
     "privacy_confidence",
     "random_fourier_features",
-    "release",
+    "release_file",
     "report",
     "rff_mmd_loss",
     "scnn_networks",

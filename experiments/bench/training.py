@@ -18,8 +18,10 @@ import numpy as np
 import optax
 from timing import best_times
 
+from privjax.convolution import convolve_and_pool
 from privjax.losses import mmd_loss
-from privjax.networks import Networks, cnn_networks, dropout, scnn_networks
+from privjax.networks import Networks, apply_jax, dense_layers, scnn_networks
+from privjax.networks import dropout as drop
 from privjax.training import (
     Batch,
     hyperparameters,
@@ -153,7 +155,7 @@ def parts_of_a_step(x, y, s) -> dict[str, Callable[[], Any]]:
 
     def bits(c):
         hidden = jnp.ones((BATCH, HIDDEN)) + c
-        return dropout(hidden, key=jax.random.fold_in(key, c.astype(jnp.int32)), rate=0.5)[0].sum()
+        return drop(hidden, key=jax.random.fold_in(key, c.astype(jnp.int32)), rate=0.5)[0].sum()
 
     def epoch_end(c):
         shifted = jax.tree.map(lambda a: a + c, params)
@@ -177,13 +179,27 @@ def parts_of_a_step(x, y, s) -> dict[str, Callable[[], Any]]:
 
 def scnn_as_printed(image_shape: tuple[int, int, int]) -> Networks:
     """SCNN with XLA's own convolutions and pooling, of the images W z."""
-    networks = scnn_networks(image_shape, num_outputs=4, implementation="native")
-    on_images = cnn_networks(image_shape, num_outputs=4, implementation="native").public
+    networks = scnn_networks(image_shape, num_outputs=4)
+    hidden_shape = (image_shape[0] // 2, image_shape[1] // 2, -1)
 
-    def public(params, z, **dropped):
-        return on_images(params, z @ params["private"]["projection"]["w"].T, **dropped)
+    def convolve(images, layer):
+        pooled = convolve_and_pool(images, layer["kernel"], implementation="native")
+        return jax.nn.relu(pooled + layer["bias"])
 
-    return networks._replace(public=public, settings=None)
+    def private(params, x, *, key=None, dropout=0.0):
+        h = convolve(x.reshape(-1, *image_shape), params["private"]["convolution"])
+        projection = params["private"]["projection"]
+        h = drop(h, key=key, rate=dropout).reshape(len(h), -1)
+        return jax.nn.relu(h @ projection["w"] + projection["b"])
+
+    def public(params, z, *, key=None, dropout=0.0):
+        images = (z @ params["private"]["projection"]["w"].T).reshape(-1, *hidden_shape)
+        keys = (None, None) if key is None else jax.random.split(key)
+        h = drop(convolve(images, params["public"]["_ConvolutionPool_0"]), key=keys[0], rate=dropout)
+        dense = dense_layers(params["public"]["_Dense_0"], last="dense")
+        return apply_jax(dense, h.reshape(len(h), -1), key=keys[1], rate=dropout)
+
+    return networks._replace(private=private, public=public, settings=None, private_layers=None)
 
 
 def scnn_runs(seed: int = 0) -> dict[str, Callable[[], Any]]:

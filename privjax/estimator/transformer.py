@@ -157,7 +157,8 @@ class PrivacyTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
     def export(self, to: str | os.PathLike) -> dict[str, Any]:
         """Writes the private sphere alone, with its scaling, to an `.npz` file for the device.
 
-        `privjax.release` and the runner that `privjax.export` describes read it; rows go in as they are in X.
+        `privjax.release_file` and the runner that `privjax.export` describes read it; rows go in as they
+        are in X.
 
         Returns:
           The file's header: input, output, parameters, bytes, multiply_adds of a row, sha256.

@@ -169,20 +169,6 @@ class TestConvolutional:
                 networks.private(params, jnp.zeros(shape))
         assert networks.private(params, jnp.zeros((3, 64))).shape == (3, 5)
 
-    def test_both_implementations_give_the_same_numbers(self):
-        results = []
-        for implementation in ("native", "blocked"):
-            networks = scnn_networks(
-                (12, 12, 1), num_outputs=3, num_features=6, implementation=implementation
-            )
-            params, x = networks.init(KEY), _rows(9, 12, 12, 1)
-
-            def loss(params, networks=networks, x=x):
-                return (networks.public(params, networks.private(params, x)) ** 2).mean()
-
-            results.append(jax.jit(jax.value_and_grad(loss))(params))
-        jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5), *results)
-
     def test_no_rows_are_no_rows_of_z(self):
         networks = scnn_networks((4, 4, 1), num_outputs=2, num_features=3)
         assert networks.private(networks.init(KEY), jnp.zeros((0, 16))).shape == (0, 3)

@@ -1,0 +1,78 @@
+"""Release mechanisms: the last step from the private network's output to the release z.
+
+A mechanism is a value, like a kernel. Training, encoders and audits apply the same mechanism, so a
+network is trained for the release that leaves the device.
+"""
+
+import functools
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, Protocol
+
+from jax import Array
+
+
+class Mechanism(Protocol):
+    """Map z [n, d] and a random key, or None, to the release [n, k]; differentiable in z."""
+
+    def __call__(self, z: Array, key: Array | None, /) -> Array:
+        """Return the release."""
+        ...
+
+
+class ReleaseMechanism(NamedTuple):
+    """A release mechanism.
+
+    Build a mechanism once and pass the same value on: another function object is another compilation.
+
+    Attributes:
+      name: A key of `MECHANISMS`, so that a saved encoder can be loaded.
+      apply: `apply(z, key)` returns the release; each row depends on its own row of z alone.
+      stochastic: Whether `apply` needs a key.
+      settings: The arguments of the constructor in `MECHANISMS`.
+    """
+
+    name: str
+    apply: Mechanism
+    stochastic: bool = False
+    settings: tuple[tuple[str, Any], ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the name and the settings, for JSON."""
+        return {"name": self.name, **dict(self.settings)}
+
+
+@functools.cache
+def exact() -> ReleaseMechanism:
+    """Build the mechanism that releases z unchanged.
+
+    Returns:
+      The mechanism; every call returns the same value.
+
+    Example:
+      >>> exact().apply(3.0, None)
+      3.0
+    """
+    return ReleaseMechanism("exact", lambda z, key: z)
+
+
+MECHANISMS: dict[str, Callable[..., ReleaseMechanism]] = {"exact": exact}
+
+
+def make_mechanism(settings: Mapping[str, Any]) -> ReleaseMechanism:
+    """Build a mechanism from its settings, also after the settings went through JSON.
+
+    Args:
+      settings: The result of `ReleaseMechanism.to_dict`: the `name`, a key of `MECHANISMS`, and arguments.
+
+    Returns:
+      The mechanism.
+
+    Example:
+      >>> make_mechanism({"name": "exact"}) is exact()
+      True
+    """
+    arguments = dict(settings)
+    name = arguments.pop("name", None)
+    if name not in MECHANISMS:
+        raise ValueError(f"release must name its mechanism, one of {', '.join(MECHANISMS)}, got {name!r}.")
+    return MECHANISMS[name](**arguments)
