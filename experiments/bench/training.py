@@ -180,7 +180,7 @@ def parts_of_a_step(x, y, s) -> dict[str, Callable[[], Any]]:
 def scnn_as_printed(image_shape: tuple[int, int, int]) -> Networks:
     """SCNN with XLA's own convolutions and pooling, of the images W z."""
     networks = scnn_networks(image_shape, num_outputs=4)
-    hidden_shape = (image_shape[0] // 2, image_shape[1] // 2, -1)
+    hidden_shape = (image_shape[0] // 2, image_shape[1] // 2, 32)
 
     def convolve(images, layer):
         pooled = convolve_and_pool(images, layer["kernel"], implementation="native")
