@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 from privjax import baselines, datasets
 from privjax.auditing import AuditReport, Curve, audit, audit_sweep, pareto
 from privjax.datasets import Dataset
+from privjax.encoder import Encoder
 from privjax.exporting import export
 from privjax.exporting import release as release_file
 from privjax.independence import Confidence, privacy_confidence
@@ -32,7 +33,7 @@ from privjax.losses import (
 )
 from privjax.networks import Networks, cnn_networks, nn_networks, scnn_networks
 from privjax.reporting import report
-from privjax.sweeping import Encoder, SweepResult, load_encoder, load_history, load_results, sweep
+from privjax.sweeping import SweepResult, load_encoder, load_history, load_results, sweep
 from privjax.training import FitResult, Objective, fit, make_objective
 
 if TYPE_CHECKING:

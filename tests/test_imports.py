@@ -29,9 +29,9 @@ ROOMS = {
     "training": {"kernels", "losses", "networks"},
     "baselines": {"kernels", "losses"},
     "datasets": {"extras", "files"},
-    "sweeping": {"files", "progress", "datasets", "networks", "training"},
+    "sweeping": {"files", "progress", "datasets", "encoder", "networks", "training"},
     "auditing": {"files", "progress", "independence", "networks", "datasets", "sweeping"},
-    "exporting": {"extras", "files", "progress", "datasets", "networks", "sweeping"},
+    "exporting": {"extras", "files", "progress", "datasets", "encoder", "networks", "sweeping"},
     "reporting": {"extras", "files", "auditing", "exporting", "sweeping"},
     "estimator": {"files", "exporting", "networks", "sweeping", "training"},
 }

@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from privjax.encoder import Encoder
 from privjax.exporting.runner import FORMAT, VERSION, digest
-from privjax.sweeping import Encoder
 
 
 class Layers(NamedTuple):

@@ -16,13 +16,13 @@ import jax
 import numpy as np
 from jax import export
 
+from privjax.encoder import Encoder
 from privjax.exporting.layers import Layers
 from privjax.exporting.runner import Encoder as FileEncoder
 from privjax.exporting.runner import check_header
 from privjax.exporting.sealed import seal, unsealed
 from privjax.extras import need
 from privjax.networks import make_networks
-from privjax.sweeping import Encoder
 
 PLATFORMS = ("cpu", "cuda", "tpu")
 

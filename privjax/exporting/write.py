@@ -8,12 +8,13 @@ from typing import Any
 
 import numpy as np
 
+from privjax.encoder import Encoder
 from privjax.exporting import runner
 from privjax.exporting.layers import Layers, make_header, make_layers
 from privjax.exporting.onnx import onnx_bytes
 from privjax.exporting.stablehlo import stablehlo_bytes
 from privjax.files import replacing
-from privjax.sweeping import Encoder, load_encoder, load_results
+from privjax.sweeping import load_encoder, load_results
 
 PathLike = str | os.PathLike
 SUFFIXES = (".npz", ".stablehlo", ".onnx")

@@ -1,58 +1,74 @@
-"""Who is trained on what: members are weights x seeds, and a seed may pick the split."""
+"""Members of a sweep (privacy weights x seeds), and the data that groups of them share."""
 
 import functools
-import hashlib
 import operator
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from privjax import datasets
 from privjax.datasets import Dataset
+from privjax.encoder import Scaling, fit_scaling
 from privjax.networks import Networks
+from privjax.sweeping.plan import Inputs, Rows
+from privjax.sweeping.records import PrivacyWeight
 from privjax.training import Hyperparameters, Objective, TrainConfig, TrainData, hyperparameters, prepare
 
 _LARGEST = float(np.finfo(np.float32).max)
 
+DataSource = Dataset | str | Callable[[int], Dataset]
+
 
 class Member(NamedTuple):
-    """One point of the curve."""
+    """One training run: a privacy weight and a seed."""
 
-    point: int
-    privacy_weight: Any
+    number: int
+    privacy_weight: PrivacyWeight
     seed: int
 
 
-class Rows(NamedTuple):
-    """The split of one member, as row numbers of its group's data; stacked for several."""
+class SeedData(NamedTuple):
+    """The data set of one seed.
 
-    train: Any
-    validation: Any
+    Attributes:
+      content_hash: SHA-256 of the data set.
+      input_shape: Shape of a raw row.
+      scaling: Scaling fitted on the training rows.
+      rows: Training and validation rows, as row numbers of the group.
+      test: Test rows, as row numbers of the group.
+    """
+
+    content_hash: str
+    input_shape: tuple[int, ...]
+    scaling: Scaling
+    rows: Rows
+    test: np.ndarray
 
 
 class Group(NamedTuple):
-    """Members that one copy of the data serves.
+    """Members that share one copy of the data.
 
     Attributes:
-      members: who.
-      datasets: what each seed is trained on.
-      data: the rows of all those data sets one after another, on the device; no split.
-      rows: the split of each seed.
-      config: all that is static.
+      members: The members.
+      data: Scaled rows of the data sets of all seeds, one after another, on the device; without a split.
+      config: Everything static.
+      seeds: Data of each seed.
     """
 
     members: list[Member]
-    datasets: dict[int, Dataset]
     data: TrainData
-    rows: dict[int, Rows]
     config: TrainConfig
+    seeds: dict[int, SeedData]
+
+    def inputs(self, member: Member, rates: dict[str, float]) -> Inputs:
+        """Return the split and the hyperparameters of one member."""
+        return Inputs(self.seeds[member.seed].rows, member_hyperparameters(member, self.config, rates))
 
 
 def make_members(privacy_weights: Sequence[Any], seeds: Sequence[int]) -> list[Member]:
-    """Every weight for the first seed, then for the next: points 0, 1, ... of the sweep."""
+    """Number the members: every weight for the first seed, then for the next."""
     try:
         seeds = [operator.index(seed) for seed in seeds]
         weights = [jax.tree.map(float, w, is_leaf=lambda leaf: leaf is None) for w in privacy_weights]
@@ -73,32 +89,51 @@ def make_members(privacy_weights: Sequence[Any], seeds: Sequence[int]) -> list[M
     if min(seeds) < 0 or max(seeds) >= 2**32:
         raise ValueError(f"seeds must lie between 0 and 2^32 - 1, got {seeds}.")
     pairs = [(weight, seed) for seed in seeds for weight in weights]
-    return [Member(point, weight, seed) for point, (weight, seed) in enumerate(pairs)]
+    return [Member(number, weight, seed) for number, (weight, seed) in enumerate(pairs)]
 
 
-def make_loader(data: Dataset | str | Callable[[int], Dataset]) -> Callable[[int], Dataset]:
-    """What gives the data set for a seed: of a data set, of a name, or of a function seed -> data set."""
+def member_hyperparameters(member: Member, config: TrainConfig, rates: dict[str, float]) -> Hyperparameters:
+    """Return the checked hyperparameters of one member."""
+    return hyperparameters(
+        config.objective, config.task, privacy_weight=member.privacy_weight, seed=member.seed, **rates
+    )
+
+
+def make_loader(data: DataSource) -> Callable[[int], Dataset]:
+    """Return a function from a seed to its data set, which keeps the last data set and no other."""
     if isinstance(data, Dataset):
         return lambda seed: data
     if isinstance(data, str):
         data = functools.partial(_load_by_name, data)
     if not callable(data):
         raise TypeError(
-            "data must be a Dataset (privjax.datasets.from_table makes one of your own rows), the name "
-            f"of a data set, or a function of the seed that gives a Dataset; got {type(data).__name__}."
+            "data must be a Dataset (see Dataset.from_arrays and datasets.from_table), the name of a data "
+            f"set, or a function of the seed that returns a Dataset; got {type(data).__name__}."
         )
-    # Groups are visited seed by seed, so one data set in memory is enough.
-    return functools.lru_cache(maxsize=1)(data)
+    kept: dict[int, Dataset] = {}
+
+    def load(seed: int) -> Dataset:
+        if seed not in kept:
+            kept.clear()  # before the next is loaded: one data set in memory at a time
+            kept[seed] = data(seed)
+            if not isinstance(kept[seed], Dataset):
+                found = type(kept[seed]).__name__
+                raise TypeError(f"data must return a Dataset for every seed, got {found} for seed {seed}.")
+        return kept[seed]
+
+    return load
 
 
 def _load_by_name(name: str, seed: int) -> Dataset:
     return datasets.load(name, seed=seed)
 
 
-def content_hash(hashes: Sequence[str]) -> str:
-    """One hash of the data sets of all seeds; the data set's own when they are all the same."""
-    distinct = list(dict.fromkeys(hashes))
-    return distinct[0] if len(distinct) == 1 else hashlib.sha256("".join(distinct).encode()).hexdigest()
+def split_by_seed(members: Sequence[Member]) -> list[list[Member]]:
+    """Return the members of each seed."""
+    by_seed: dict[int, list[Member]] = {}
+    for member in members:
+        by_seed.setdefault(member.seed, []).append(member)
+    return list(by_seed.values())
 
 
 def make_groups(
@@ -107,80 +142,56 @@ def make_groups(
     *,
     objective: Objective,
     networks: Networks | None,
+    scaling: str,
     batch_size: int,
-    together: bool,
 ) -> Iterator[Group]:
-    """Members in order, those that can share a copy of the data together.
+    """Load the data sets of some members, and group members whose data have the same shapes.
 
     Args:
-      members: all of them.
-      load: gives the data set of a seed.
-      objective: as in `prepare`.
-      networks: as in `prepare`.
-      batch_size: as in `prepare`.
-      together: whether seeds with different splits may share a group, for devices that are filled only
-        by many members; otherwise a group is a data set, and one of them is in memory at a time.
+      members: The members.
+      load: Function from a seed to its data set.
+      objective: As in `prepare`.
+      networks: As in `prepare`.
+      scaling: As in `fit_scaling`.
+      batch_size: As in `prepare`.
     """
+    loaded = {batch[0].seed: load(batch[0].seed) for batch in split_by_seed(members)}
     grouped: dict[Any, list[Member]] = {}
     for member in members:
-        dataset = load(member.seed)
-        shapes = (dataset.x.shape, dataset.s.shape, *(len(part) for part in dataset.split))
-        grouped.setdefault(shapes if together else dataset.content_hash, []).append(member)
+        data = loaded[member.seed]
+        shapes = (data.x.shape, data.s.shape, *map(len, data.split))
+        grouped.setdefault(shapes, []).append(member)
     for group in grouped.values():
-        chosen = {member.seed: load(member.seed) for member in group}
-        distinct = {dataset.content_hash: dataset for dataset in chosen.values()}
-        data, config = prepare(
-            *(_joined([column(d) for d in distinct.values()]) for column in COLUMNS),
-            objective=objective,
-            networks=networks,
-            batch_size=batch_size,
-        )
-        sizes = [len(dataset) for dataset in distinct.values()]
-        starts = dict(zip(distinct, np.cumsum([0, *sizes]), strict=False))
-        rows = {}
-        for seed, dataset in chosen.items():
-            start, split = starts[dataset.content_hash], dataset.split
-            validation = (start + split.validation).astype(np.int32) if len(split.validation) else None
-            rows[seed] = Rows((start + split.train).astype(np.int32), validation)
-        yield Group(group, chosen, data, rows, config)
+        parts: dict[str, tuple[list[np.ndarray], SeedData]] = {}
+        start = 0
+        for data in (loaded[member.seed] for member in group):
+            if data.content_hash not in parts:
+                parts[data.content_hash] = _scale(data, scaling, start)
+                start += len(data)
+        columns = zip(*(arrays for arrays, _ in parts.values()), strict=True)
+        joined = [column[0] if len(column) == 1 else np.concatenate(column) for column in columns]
+        train_data, config = prepare(*joined, objective=objective, networks=networks, batch_size=batch_size)
+        seeds = {member.seed: parts[loaded[member.seed].content_hash][1] for member in group}
+        yield Group(group, train_data, config, seeds)
 
 
-def learnt(labels: np.ndarray, dataset: Dataset) -> np.ndarray:
-    """Labels of a data set as training sees them: classes as they are, reals at mean 0 and spread 1.
+def _scale(data: Dataset, method: str, start: int) -> tuple[list[np.ndarray], SeedData]:
+    """Return x, y and s of a data set for training, and its place in a group from row `start`."""
+    fitted = data.split.train
+    scaling = fit_scaling(data.x[fitted], method=method)
+    train, validation, test = ((start + rows).astype(np.int32) for rows in data.split)
+    rows = Rows(train, validation if len(validation) else None)
+    arrays = [scaling.apply(data.x), _standardise(data.y, fitted), _standardise(data.s, fitted)]
+    return arrays, SeedData(data.content_hash, data.x.shape[1:], scaling, rows, test)
 
-    By the training rows. In other units every privacy weight would mean something else, and a network would
-    take thousands of steps to reach the mean.
+
+def _standardise(labels: np.ndarray, train: np.ndarray) -> np.ndarray:
+    """Return classes unchanged, and continuous labels with mean 0 and spread 1 over the training rows.
+
+    In other units every privacy weight would have another meaning, and a network would need thousands
+    of steps to reach the mean.
     """
     if not np.issubdtype(labels.dtype, np.floating):
         return labels
-    train = labels[dataset.split.train].astype(np.float64)
-    spread = train.std(0)
-    # One that never changes says nothing, in any unit.
-    return ((labels - train.mean(0)) / np.where(spread > 0, spread, 1.0)).astype(np.float32)
-
-
-COLUMNS = (lambda d: d.x, lambda d: learnt(d.y, d), lambda d: learnt(d.s, d))
-
-
-def _joined(arrays: list[np.ndarray]) -> np.ndarray:
-    return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
-
-
-def stack_rows(members: Sequence[Member], group: Group) -> Rows:
-    """The splits of some members, stacked."""
-    return jax.tree.map(lambda *rows: np.stack(rows), *(group.rows[member.seed] for member in members))
-
-
-def stack_hyperparameters(
-    members: Sequence[Member], config: TrainConfig, rates: dict[str, float]
-) -> Hyperparameters:
-    """The numbers of some members, stacked."""
-    each = [member_hyperparameters(member, config, rates) for member in members]
-    return jax.tree.map(lambda *numbers: jnp.stack(numbers), *each)
-
-
-def member_hyperparameters(member: Member, config: TrainConfig, rates: dict[str, float]) -> Hyperparameters:
-    """The numbers of one member, checked."""
-    return hyperparameters(
-        config.objective, config.task, privacy_weight=member.privacy_weight, seed=member.seed, **rates
-    )
+    matrix = labels.reshape(len(labels), -1)
+    return fit_scaling(matrix[train]).apply(matrix)

@@ -8,7 +8,11 @@ import typing
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple, SupportsIndex
 
-from privjax.training import Schedule
+import jax
+
+from privjax.datasets import Column, Dataset, LoadSpec
+from privjax.networks import Networks
+from privjax.training import Objective, Schedule
 
 SCHEMA = 2  # of the files in a workdir
 
@@ -106,9 +110,25 @@ class DataRecord:
     feature_names: tuple[str, ...]
     y_names: tuple[str, ...]
     s_names: tuple[str, ...]
-    columns: tuple[dict[str, Any], ...] | None = None
+    columns: tuple[Column, ...] | None = None
     private: tuple[str, ...] = ()
-    load_spec: dict[str, Any] | None = None
+    load_spec: LoadSpec | None = None
+
+    @classmethod
+    def of(cls, data: Dataset) -> "DataRecord":
+        """Describe a data set."""
+        return cls(
+            name=data.name,
+            content_hash=data.content_hash,
+            shape=data.x.shape[1:],
+            rows=RowCounts(*map(len, data.split)),
+            feature_names=data.feature_names,
+            y_names=data.y_names,
+            s_names=data.s_names,
+            columns=data.columns,
+            private=data.origin.private,
+            load_spec=data.origin.load_spec,
+        )
 
 
 class DataIdentity(NamedTuple):
@@ -130,6 +150,24 @@ class ObjectiveRecord(NamedTuple):
     discriminator_rate: float
     settings: dict[str, str]
     schedule: Schedule
+
+    @classmethod
+    def of(cls, objective: Objective) -> "ObjectiveRecord":
+        """Describe an objective; its loss by module and name."""
+        fields = {name: getattr(objective, name) for name in cls._fields}
+        loss = getattr(objective.privacy_loss, "func", objective.privacy_loss)  # of a partial
+        name = getattr(loss, "__qualname__", type(loss).__qualname__)
+        settings = {key: repr(value) for key, value in objective.settings}
+        return cls(**{**fields, "privacy_loss": f"{loss.__module__}.{name}", "settings": settings})
+
+
+def describe_networks(networks: Networks) -> dict[str, Any]:
+    """Return the settings for `make_networks`; for a user's networks, the shapes of their parameters."""
+    if networks.settings is not None:
+        return dict(networks.settings)
+    params = jax.eval_shape(networks.init, jax.random.key(0))
+    leaves = jax.tree_util.tree_leaves_with_path(params)
+    return {"kind": "own", "parameters": {jax.tree_util.keystr(p): list(leaf.shape) for p, leaf in leaves}}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -218,14 +256,15 @@ class SweepRun:
         return from_json(cls, value, "results")
 
 
-def check_schema(value: Any) -> None:
-    """Refuse a JSON file that another version of privjax wrote."""
+def check_schema(value: Any) -> Any:
+    """Return the content of a file, or refuse it if another version of privjax wrote it."""
     schema = value.get("schema") if isinstance(value, Mapping) else None
     if schema != SCHEMA:
         raise ValueError(
             f"it has schema {schema}, and this version of privjax reads schema {SCHEMA}: "
             "use the version that wrote it, or sweep again in another workdir."
         )
+    return value
 
 
 def format_numbers(numbers: Iterable[int]) -> str:
@@ -273,7 +312,7 @@ def from_json(kind: Any, value: Any, where: str) -> Any:
         return _from_union(parameters, value, where)
     if origin is tuple and isinstance(value, list):
         return tuple(from_json(parameters[0], item, f"{where}[{i}]") for i, item in enumerate(value))
-    if origin is dict and isinstance(value, dict):
+    if origin in (dict, Mapping) and isinstance(value, dict):
         return {key: from_json(parameters[1], item, f"{where}.{key}") for key, item in value.items()}
     if origin is None and (fields := _fields(kind)) and isinstance(value, dict):
         return kind(**{n: from_json(t, value.get(n), f"{where}.{n}") for n, t in fields.items()})
@@ -282,7 +321,7 @@ def from_json(kind: Any, value: Any, where: str) -> Any:
     if origin is None and type(value) is kind:
         return value
     name = getattr(kind, "__name__", str(kind)) if origin is None else origin.__name__
-    raise ValueError(f"{where} must be of type {name}, got {value!r:.60}")
+    raise ValueError(f"{where} must be of type {name}, got {value!r:.60}: the file is damaged.")
 
 
 def _from_union(options: tuple, value: Any, where: str) -> Any:

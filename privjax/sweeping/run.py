@@ -1,89 +1,131 @@
-"""`sweep`: trains every member of a trade-off curve, many at once, and loses nothing on the way."""
+"""`sweep`: train every member of a trade-off curve, several at once, and keep each on disk."""
 
+import collections
+import concurrent.futures
 import contextlib
-import itertools
+import dataclasses
+import importlib.metadata
+import math
+import operator
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, SupportsIndex
 
 import jax
+import jax.numpy as jnp
+import numpy as np
 
 from privjax.datasets import Dataset
+from privjax.encoder import Encoder
 from privjax.networks import Networks
-from privjax.progress import reporter
-from privjax.sweeping import chunks as chunking
+from privjax.progress import Progress, Reporter, reporter
+from privjax.sweeping import plan as planning
+from privjax.sweeping import store
 from privjax.sweeping.members import (
-    content_hash,
+    DataSource,
+    Group,
+    Member,
     make_groups,
     make_loader,
     make_members,
     member_hyperparameters,
+    split_by_seed,
 )
-from privjax.sweeping.results import Encoder, PathLike, load_encoder
-from privjax.sweeping.trainer import Settings, Trainer
-from privjax.sweeping.workdir import (
+from privjax.sweeping.records import (
     SCHEMA,
-    as_json,
-    describe_data,
+    DataIdentity,
+    DataRecord,
+    LossRecord,
+    MemberRecord,
+    ObjectiveRecord,
+    SweepConfig,
+    SweepRun,
+    UtilityRecord,
     describe_networks,
-    describe_objective,
-    opened,
-    versions,
+    from_json,
+    to_json,
 )
-from privjax.training import Objective, make_objective, one_blas_thread
-from privjax.training.fit import check_count, check_rates
+from privjax.training import (
+    FINISHED,
+    RUNNING,
+    STATUS_NAMES,
+    History,
+    Objective,
+    TrainConfig,
+    TrainState,
+    make_objective,
+    no_history,
+    one_blas_thread,
+    utility_score,
+)
+from privjax.training.fit import apply_to_rows, both_spheres, check_count, check_rates
 
 
-class SweepResult(NamedTuple):
-    """What a sweep gave.
+@dataclasses.dataclass(frozen=True)
+class SweepResult:
+    """Result of a sweep.
 
     Attributes:
-      results: as in `results.json`; `results["members"]` has a record for each point.
-      workdir: where it lies, or None.
-      encoders: by point, when there is no workdir to load them from.
-      networks: those of every member.
+      run: Content of `results.json`, with a record of each member.
+      workdir: Folder of the sweep, or None.
+      networks: Networks of every member.
+      encoders: Encoders by member, if there is no workdir.
     """
 
-    results: dict[str, Any]
+    run: SweepRun
     workdir: Path | None
-    encoders: dict[int, Encoder]
-    networks: Networks
+    networks: Networks = dataclasses.field(repr=False)
+    encoders: dict[int, Encoder] = dataclasses.field(repr=False)
 
     @property
-    def members(self) -> list[dict[str, Any]]:
-        """The records of all points."""
-        return self.results["members"]
+    def members(self) -> tuple[MemberRecord, ...]:
+        """Records of all members."""
+        return self.run.members
 
-    def encoder(self, point: int) -> Encoder:
-        """The private sphere of one member, on NumPy rows."""
-        if point in self.encoders:
-            return self.encoders[point]
+    def encoder(self, member: SupportsIndex) -> Encoder:
+        """Return the encoder of one member, which maps raw rows to z.
+
+        Args:
+          member: Number of the member, or a point of a curve.
+        """
+        number = self.run.find(member).member
         if self.workdir is None:
-            raise ValueError(f"point must be one of {sorted(self.encoders)}, got {point}.")
-        return load_encoder(self.workdir, point, networks=self.networks)
+            return self.encoders[number]
+        own = self.networks if self.networks.settings is None else None
+        return store.load_encoder(self.workdir, number, networks=own)
 
     def __str__(self) -> str:
-        lines = ["point  weight      seed  status     epochs  utility (test)  live units"]
+        lines = ["member  weight      seed  status     epochs  utility (test)  live units"]
         for m in self.members:
-            weight = m["privacy_weight"]
-            weight = f"{weight:g}" if isinstance(weight, float) else "several"
-            utility = m["utility"]["test"]
+            weight = f"{m.privacy_weight:g}" if isinstance(m.privacy_weight, float) else "several"
+            utility = "none" if m.utility.test is None else f"{m.utility.test:.4f}"
             lines.append(
-                f"{m['point']:5d}  {weight:10s} {m['seed']:5d}  {m['status']:10s} {m['epochs']:6d}  "
-                f"{'none' if utility is None else format(utility, '.4f'):>14s}  {m['live_units'] or 0:10d}"
+                f"{m.member:6d}  {weight:10s} {m.seed:5d}  {m.status:10s} {m.epochs:6d}  "
+                f"{utility:>14s}  {m.live_units or 0:10d}"
             )
         return "\n".join(lines)
 
 
+class _Settings(NamedTuple):
+    """Settings of the training loop that no number of a member depends on, and the rates."""
+
+    until: int
+    epochs_per_call: int
+    chunk_size: int | None
+    devices: Sequence[Any] | None
+    rates: dict[str, float]
+
+
 def sweep(
-    data: Dataset | str | Callable[[int], Dataset],
+    data: DataSource,
     *,
     privacy_weights: Sequence[Any],
     objective: str | Objective = "mmd",
     seeds: Sequence[int] = (0,),
     networks: Networks | None = None,
-    workdir: PathLike | None = None,
+    scaling: str = "standard",
+    workdir: store.PathLike | None = None,
     batch_size: int = 500,
     num_epochs: int | None = None,
     chunk_size: int | None = None,
@@ -92,115 +134,318 @@ def sweep(
     progress: str | None = None,
     **rates: float,
 ) -> SweepResult:
-    """Trains a member for every privacy weight and seed.
+    """Train a member for every privacy weight and seed.
 
-    A continuous utility or private variable is learnt at mean 0 and spread 1 of the training rows.
+    With a `workdir`, the same call resumes a sweep that stopped for any reason, and gives the same
+    numbers. Several processes under `jax.distributed` make the same call with a workdir that all of them
+    reach; each trains its share of the members.
 
-    With a `workdir` the same call goes on where an earlier one ended, however it ended, and gives the
-    same numbers. Where several processes run under `jax.distributed`, all call it alike with a workdir
-    that all can reach, and each trains its share.
+    The data set of each seed is loaded once, when its first member is due, and one data set is in memory
+    at a time. Where members train together (`chunk_size` above 1, the default on accelerators), the data
+    sets of all seeds are on the devices together, and are therefore loaded together.
 
     Args:
-      data: a data set, the name of one, or a function of the seed that gives one, so that the seed
-        picks the split as well. A name is loaded by seed.
-      privacy_weights: lambda_P of each point of the curve.
-      objective: "mmd", "rff_mmd", "kdi", "wdn", "lsdn", or an `Objective`.
-      seeds: of parameters, order of rows and dropout; and of the split, see `data`.
-      networks: those of every member; `nn_networks` when None.
-      workdir: where `config.json`, `results.json` and checkpoints go; nothing is written when None.
-      batch_size: rows a step, at most.
-      num_epochs: stop after so many epochs; the schedule's `max_epochs` when None.
-      chunk_size: members at once on each device; chosen from the backend when None. On a CPU that
-        is one, since more are slower.
-      devices: where to train; all local devices when None.
-      checkpoint_every: epochs between two checkpoints, and between two looks at who has ended.
+      data: A data set, the name of one, or a function from a seed to a data set. With a name or a function,
+        the seed selects the split as well.
+      privacy_weights: lambda_P of the members; members are numbered in this order.
+      objective: Name of an objective, or an `Objective`.
+      seeds: Seeds of parameters, order of rows and dropout, and of the split, see `data`.
+      networks: Networks of every member; `nn_networks` when None.
+      scaling: How encoders scale raw rows, "standard", "minmax" or "none"; fitted on the training rows of
+        each seed. Continuous labels always have mean 0 and spread 1 in training.
+      workdir: Folder for the sweep. Nothing is written when None.
+      batch_size: Largest number of rows in a step.
+      num_epochs: Largest number of epochs; that of the objective's schedule when None.
+      chunk_size: Members at once on each device; chosen from the backend when None: 1 on a CPU, where more
+        are slower.
+      devices: Devices to train on; all local devices when None.
+      checkpoint_every: Epochs between two checkpoints.
       progress: "bar", "log", "off", or None for a bar on a terminal and nothing elsewhere.
       **rates: `private_rate`, `public_rate`, `discriminator_rate`, `private_dropout`,
         `public_dropout`.
+
+    Returns:
+      A record of each member, and their encoders.
+
+    Example:
+      >>> import privjax
+      >>> result = privjax.sweep("digits", privacy_weights=[0.0, 1.0], num_epochs=1)
+      >>> [member.privacy_weight for member in result.members]
+      [0.0, 1.0]
+      >>> raw_rows = privjax.datasets.load("digits").test.x
+      >>> result.encoder(1)(raw_rows[:3]).shape
+      (3, 50)
     """
     objective = make_objective(objective) if isinstance(objective, str) else objective
     check_count("checkpoint_every", checkpoint_every)
     if num_epochs is not None:
         check_count("num_epochs", num_epochs)
-    members = make_members(privacy_weights, seeds)
-    seeds = list(dict.fromkeys(member.seed for member in members))
-    load = make_loader(data)
-    hashes = [load(seed).content_hash for seed in seeds]
-    first = load(seeds[0])
-    groups = make_groups(
-        members,
-        load,
-        objective=objective,
-        networks=networks,
-        batch_size=batch_size,
-        together=chunking.make_plan(len(members), chunk_size, devices).width > 1,
-    )
-    group = next(groups)
-    networks = group.config.networks
     check_rates(rates)
-    # Told before a folder belongs to settings that cannot be.
+    folder = None if workdir is None else Path(workdir).expanduser()
+    process, num_processes = jax.process_index(), jax.process_count()
+    if num_processes > 1 and folder is None:
+        raise ValueError("workdir must be given to several processes: they share results through it.")
+    members = make_members(privacy_weights, seeds)
+    load = make_loader(data)
+    options: dict[str, Any] = dict(objective=objective, scaling=scaling, batch_size=batch_size)
+    # Wrong arguments are refused before the workdir belongs to them.
+    share = members[process::num_processes]
+    together = isinstance(data, Dataset) or planning.make_plan(len(share), chunk_size, devices).width > 1
+    first = load(members[0].seed)
+    train_config = next(make_groups(members[:1], load, networks=networks, **options)).config
     for member in members:
-        member_hyperparameters(member, group.config, rates)
-    config = as_json(
-        {
-            "schema": SCHEMA,
-            "versions": versions(),
-            "objective": describe_objective(objective),
-            "networks": describe_networks(networks),
-            "privacy_weights": [member.privacy_weight for member in members if member.seed == seeds[0]],
-            "seeds": seeds,
-            "rates": rates,
-            "batch_size": batch_size,
-            "num_epochs": num_epochs,
-            "data": {
-                "name": first.name,
-                "content_hash": content_hash(hashes),
-                "splits": dict(zip(map(str, seeds), hashes, strict=True)),
-                "features": first.x.shape[-1],
-                # A folder of before they were is another sweep's.
-                **({} if first.y_names and first.s_names else {"reals": "standard"}),
-            },
-        }
+        member_hyperparameters(member, train_config, rates)
+    networks = train_config.networks
+    config = SweepConfig(
+        schema=SCHEMA,
+        versions={name: importlib.metadata.version(name) for name in ("privjax", "jax", "flax", "optax")},
+        objective=ObjectiveRecord.of(objective),
+        networks=describe_networks(networks),
+        privacy_weights=tuple(m.privacy_weight for m in members if m.seed == members[0].seed),
+        seeds=tuple(dict.fromkeys(m.seed for m in members)),
+        rates=dict(rates),
+        scaling=scaling,
+        batch_size=operator.index(batch_size),
+        num_epochs=None if num_epochs is None else operator.index(num_epochs),
+        data=DataIdentity(first.name, first.content_hash),
     )
-    most = objective.schedule.max_epochs
-    settings = Settings(
-        until=most if num_epochs is None else min(num_epochs, most),
-        segment=min(checkpoint_every, most),
+    config = from_json(SweepConfig, to_json(config), "config")  # Python numbers and lists, as in config.json
+    max_epochs = objective.schedule.max_epochs
+    settings = _Settings(
+        until=max_epochs if num_epochs is None else min(num_epochs, max_epochs),
+        epochs_per_call=min(checkpoint_every, max_epochs),
         chunk_size=chunk_size,
         devices=devices,
         rates=rates,
     )
-    folder = None if workdir is None else Path(workdir).expanduser()
-    if jax.process_count() > 1 and folder is None:
-        raise ValueError("several processes share their results through workdir: give one.")
+    run = SweepRun(config, DataRecord.of(first), jax.default_backend(), jax.device_count(), False, None, ())
+    del first
     began = time.monotonic()
     with contextlib.ExitStack() as stack:
         if folder is not None:
-            stack.enter_context(opened(folder, config))
-        _wait_for_all("opened")
+            stack.enter_context(store.open_workdir(folder, config, process=process))
         report = stack.enter_context(reporter(progress, "sweep", "compiling"))
         stack.enter_context(one_blas_thread())
-        trainer = Trainer(folder, config, describe_data(first), settings, report, len(members))
+        ledger = _Ledger(folder, run, report, [member.number for member in share])
         try:
-            while group is not None:
-                trainer.train(group)
-                group = next(groups, None)
+            for batch in [share] if together else split_by_seed(share):
+                _train_batch(batch, load, settings, ledger, networks=networks, **options)
         except KeyboardInterrupt:
             if folder is not None:
-                report.say(f"stopped; the same call goes on from what is in {folder}.")
+                report.say(f"stopped; the same call resumes from {folder}.")
             raise
-        _wait_for_all("trained")
-        results, encoders = trainer.finish(members, time.monotonic() - began)
-        return SweepResult(results, folder, encoders, networks)
+        ledger.complete(len(members), time.monotonic() - began)
+    return SweepResult(ledger.run, folder, networks, ledger.encoders)
 
 
-_barriers = itertools.count()
+class _Ledger:
+    """Finished members, in memory and in the workdir, and the progress of the others."""
+
+    def __init__(self, folder: Path | None, run: SweepRun, report: Reporter, share: Sequence[int]):
+        self.folder, self.run, self.report = folder, run, report
+        self.records: dict[int, MemberRecord] = {}
+        self.encoders: dict[int, Encoder] = {}
+        self._total, self._partial = len(share), dict.fromkeys(share, 0.0)
+        if folder is not None:
+            store.remove_partial_files(folder, share)
+            self.records = store.read_records(folder, share)
+
+    def unfinished(self, group: Group) -> list[Member]:
+        """Return the members of a group to train; finished ones must have had the same data."""
+        for member in group.members:
+            if self.folder is not None and member.number in self.records:
+                before = self.records[member.number].content_hash
+                now = group.seeds[member.seed].content_hash
+                store.check_content_hash(self.folder, member.number, before, now)
+        return [member for member in group.members if member.number not in self.records]
+
+    def add(self, member: store.FinishedMember) -> None:
+        """Keep a finished member."""
+        self.records[member.record.member] = member.record
+        if self.folder is None:
+            self.encoders[member.record.member] = member.encoder
+            return
+        store.save_member(self.folder, member)
+        if jax.process_count() == 1:
+            self._write(complete=False)
+
+    def _write(self, *, complete: bool, seconds: float | None = None) -> None:
+        members = tuple(self.records[number] for number in sorted(self.records))
+        self.run = dataclasses.replace(self.run, complete=complete, seconds=seconds, members=members)
+        if self.folder is not None and jax.process_index() == 0:
+            store.write_results(self.folder, self.run)
+
+    def complete(self, total: int, seconds: float) -> None:
+        """Wait for the members of other processes, and write the results of all."""
+        if self.folder is not None and jax.process_count() > 1:
+            self.records = store.wait_for_records(self.folder, range(total))
+        self._write(complete=True, seconds=round(seconds, 1))
+        if self.folder is not None and jax.process_index() > 0:
+            store.wait_for_results(self.folder)
+
+    def show(self, chunk: "_Chunk", settings: _Settings) -> None:
+        """Report the progress of a chunk."""
+        epoch = int(np.max(chunk.states.epoch))
+        self._partial |= {member.number: epoch / settings.until for member in chunk.members}
+        partial = sum(part for number, part in self._partial.items() if number not in self.records)
+        losses = jax.tree.map(lambda a: a[:, max(0, epoch - 1)].mean(), chunk.history.losses)
+        privacy = sum(jax.tree.leaves(losses.privacy))
+        description = f"members, epoch {epoch}, utility loss {losses.utility:.3g}, privacy loss {privacy:.3g}"
+        self.report.show(Progress(self._total, len(self.records), description, partial))
 
 
-def _wait_for_all(name: str) -> None:
-    """A barrier of the processes, not of their devices: a collective would not wait for long."""
-    if jax.process_count() > 1:
-        import orbax.checkpoint as ocp
+def _train_batch(
+    members: Sequence[Member], load: Any, settings: _Settings, ledger: _Ledger, **options: Any
+) -> None:
+    """Train some members to the end. Their data sets are freed on return."""
+    for group in make_groups(members, load, **options):
+        waiting = ledger.unfinished(group)
+        if waiting:
+            _GroupTrainer(group, settings, ledger).train(waiting)
 
-        wait = ocp.multihost.get_barrier_sync_fn()
-        wait(key=f"privjax sweep {name} {next(_barriers)}", timeout_ms=30 * 24 * 3600 * 1000)
+
+class _Chunk(NamedTuple):
+    """Members that train together.
+
+    Attributes:
+      members: The members.
+      inputs: Their inputs, stacked and padded, on the devices.
+      states: Their states, likewise.
+      history: Their histories, stacked, on the host.
+    """
+
+    members: Sequence[Member]
+    inputs: planning.Inputs
+    states: TrainState
+    history: History
+
+
+class _GroupTrainer:
+    """Training of the members of one group, chunk by chunk."""
+
+    def __init__(self, group: Group, settings: _Settings, ledger: _Ledger):
+        self.group, self.settings, self.ledger = group, settings, ledger
+        self.plan, self.program = planning.compile_to_fit(
+            planning.make_plan(len(group.members), settings.chunk_size, settings.devices),
+            group.data,
+            group.inputs(group.members[0], settings.rates),
+            config=group.config,
+            num_epochs=settings.epochs_per_call,
+            may_shrink=settings.chunk_size is None,
+        )
+        self.data = planning.replicate(group.data, self.plan)
+        self.until = planning.replicate(jnp.asarray(settings.until, jnp.int32), self.plan)
+
+    def train(self, members: Sequence[Member]) -> None:
+        """Train members until all have ended, and keep them.
+
+        Each chunk in flight has a thread. On a CPU two members fill two cores better than one, and one
+        trains while this thread saves the other.
+        """
+        size, in_flight = self.plan.size, collections.deque()
+        queue = collections.deque(members[i : i + size] for i in range(0, len(members), size))
+        self.ledger.report.say(planning.describe_memory(self.plan, self.program, self.data, len(members)))
+        with concurrent.futures.ThreadPoolExecutor(self.plan.max_in_flight) as pool:
+            while queue or in_flight:
+                while queue and len(in_flight) < self.plan.max_in_flight:
+                    in_flight.append(pool.submit(self._advance, self._begin(queue.popleft())))
+                chunk = in_flight.popleft().result()
+                if not self._collect(chunk):
+                    in_flight.append(pool.submit(self._advance, chunk))
+
+    def _begin(self, members: Sequence[Member]) -> _Chunk:
+        """Initialise a chunk, and restore the checkpoints of its members."""
+        padded = [*members, *[members[-1]] * (self.plan.size - len(members))]
+        inputs = [self.group.inputs(member, self.settings.rates) for member in padded]
+        inputs = jax.tree.map(lambda *leaves: jnp.stack(leaves), *inputs)
+        inputs = planning.shard_members(inputs, self.plan)
+        states = jax.tree.map(np.array, self.program.start(self.data, inputs))
+        history = _empty_history(self.group.config, len(members))
+        for i, member in enumerate(members):
+            saved = self._read_checkpoint(member, jax.tree.map(lambda a, i=i: a[i], (states, history)))
+            if saved is not None:
+                for whole, part in zip(
+                    jax.tree.leaves((states, history)), jax.tree.leaves(saved), strict=True
+                ):
+                    whole[i] = part
+        states.status[len(members) :] = FINISHED  # padding: costs nothing where members run one at a time
+        return _Chunk(members, inputs, planning.shard_members(states, self.plan), history)
+
+    def _read_checkpoint(self, member: Member, template: Any) -> Any | None:
+        if self.ledger.folder is None:
+            return None
+        content_hash = self.group.seeds[member.seed].content_hash
+        return store.read_checkpoint(self.ledger.folder, member.number, content_hash, template)
+
+    def _advance(self, chunk: _Chunk) -> _Chunk:
+        """Train a chunk for some epochs, and append to its history."""
+        before = np.array(chunk.states.epoch)  # a copy, because the call takes over the memory of states
+        states, epochs = self.program.advance(chunk.states, self.data, chunk.inputs, self.until)
+        epochs = jax.tree.map(np.asarray, epochs)
+        for i in range(len(chunk.members)):
+            ran = epochs.ran[i]
+            rows = slice(before[i], before[i] + ran.sum())
+            for whole, part in zip(jax.tree.leaves(chunk.history), jax.tree.leaves(epochs), strict=True):
+                whole[i, rows] = part[i, ran]
+        return chunk._replace(states=states)
+
+    def _collect(self, chunk: _Chunk) -> bool:
+        """Keep the finished members of a chunk and checkpoint the others; return whether all finished."""
+        states = jax.tree.map(np.array, chunk.states)
+        ended = (states.status != RUNNING) | (states.epoch >= self.settings.until)
+        for i, member in enumerate(chunk.members):
+            state, history = jax.tree.map(lambda a, i=i: a[i], (states, chunk.history))
+            if member.number in self.ledger.records:
+                continue
+            if ended[i]:
+                self.ledger.add(_finish(member, state, history, self.group))
+            elif self.ledger.folder is not None:
+                content_hash = self.group.seeds[member.seed].content_hash
+                store.save_checkpoint(self.ledger.folder, member.number, content_hash, (state, history))
+        self.ledger.show(chunk, self.settings)
+        return bool(ended[: len(chunk.members)].all())
+
+
+def _empty_history(config: TrainConfig, count: int) -> History:
+    """Return the stacked histories of members of which no epoch has run."""
+    shape = (count, config.objective.schedule.max_epochs)
+
+    def empty(leaf):
+        missing = np.nan if np.issubdtype(leaf.dtype, np.floating) else 0
+        return np.full(shape, missing, leaf.dtype)
+
+    return jax.tree.map(empty, jax.eval_shape(lambda: no_history(config.task)))
+
+
+def _finish(member: Member, state: TrainState, history: History, group: Group) -> store.FinishedMember:
+    """Make the record and the encoder of a member from its last state."""
+    config, seed, epochs = group.config, group.seeds[member.seed], int(state.epoch)
+    history = jax.tree.map(lambda a: a[:epochs], history)
+    last = jax.tree.map(lambda a: _finite(a[-1]) if epochs else None, history)
+    test = None
+    if len(seed.test):
+        outputs = apply_to_rows(both_spheres(config.networks), state.params, group.data.x[seed.test])
+        test = _finite(utility_score(jnp.asarray(outputs), group.data.y[seed.test], config.task))
+    measures = last.measures
+    record = MemberRecord(
+        member=member.number,
+        objective=config.objective.name,
+        privacy_weight=member.privacy_weight,
+        seed=member.seed,
+        # The last epoch of num_epochs is an end like the last epoch of the schedule.
+        status=STATUS_NAMES[FINISHED if state.status == RUNNING else int(state.status)],
+        epochs=epochs,
+        losses=LossRecord(**last.losses._asdict()),
+        utility=UtilityRecord(measures.utility if seed.rows.validation is not None else None, test),
+        effective_rank=measures.effective_rank,
+        live_units=None if measures.live_units is None else int(measures.live_units),
+        probe=measures.probe,
+        content_hash=seed.content_hash,
+    )
+    encoder = Encoder(config.networks, state.params["private"], seed.scaling, seed.input_shape)
+    return store.FinishedMember(record, history, encoder)
+
+
+def _finite(value: Any) -> float | None:
+    number = float(value)
+    return number if math.isfinite(number) else None

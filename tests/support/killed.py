@@ -1,4 +1,4 @@
-"""A sweep in a process of its own, to be killed: python killed.py WORKDIR."""
+"""A sweep for a process that a test kills: python killed.py WORKDIR."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""Eight devices in one process, and two processes on loopback, give a single device's numbers."""
+"""Several devices and several processes on loopback give the numbers of a single device."""
 
 import json
 import socket
@@ -10,44 +10,48 @@ import jax
 import numpy as np
 import pytest
 from comparisons import close
-from small import NETWORKS, make_small, small_gradient
+from small import NETWORKS, make_small, small_gradient, small_sweep
 
 import privjax
-from privjax import load_results
+from privjax import load_encoder, load_history, load_results
 
-HERE = Path(__file__).parents[1] / "support"
+SUPPORT = Path(__file__).parents[1] / "support"
+pytestmark = pytest.mark.slow
+
+
+def launch(folder: Path, *arguments) -> subprocess.Popen:
+    command = [sys.executable, "on_devices.py", str(folder), *map(str, arguments)]
+    return subprocess.Popen(command, cwd=SUPPORT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def launch_together(folder: Path, processes: int, devices: int, *only) -> list[tuple[int, str, str]]:
+    """Run processes that know each other; return exit code, output and errors of each."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    started = [launch(folder, devices, port, processes, number, *only) for number in range(processes)]
+    outputs = [process.communicate(timeout=600) for process in started]
+    return [(process.returncode, *output) for process, output in zip(started, outputs, strict=True)]
+
+
+def printed(results: list[tuple[int, str, str]]) -> dict:
+    # All errors: where one process fails, the others only say that it is gone.
+    assert [code for code, _, _ in results] == [0] * len(results), "\n".join(e[-3000:] for *_, e in results)
+    return json.loads(results[0][1].splitlines()[-1])
 
 
 @pytest.fixture(scope="module")
 def eight(tmp_path_factory):
     folder = tmp_path_factory.mktemp("eight")
-    return _start(folder, 8), folder
+    process = launch(folder, 8)
+    output, errors = process.communicate(timeout=600)
+    return printed([(process.returncode, output, errors)]), folder / "run"
 
 
 @pytest.fixture(scope="module")
 def two_processes(tmp_path_factory):
     folder = tmp_path_factory.mktemp("two")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    processes = [_launch(folder, 2, port, 2, process) for process in range(2)]
-    outputs = [process.communicate(timeout=600) for process in processes]
-    # All of them: where one process fails, the others only say that it is gone.
-    codes = [process.returncode for process in processes]
-    assert codes == [0, 0], "\n".join(errors[-3000:] for _, errors in outputs)
-    return json.loads(outputs[0][0].splitlines()[-1]), folder
-
-
-def _launch(folder: Path, *arguments: int) -> subprocess.Popen:
-    command = [sys.executable, "on_devices.py", str(folder), *map(str, arguments)]
-    return subprocess.Popen(command, cwd=HERE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-
-
-def _start(folder: Path, *arguments: int) -> dict:
-    process = _launch(folder, *arguments)
-    output, errors = process.communicate(timeout=600)
-    assert process.returncode == 0, errors[-3000:]
-    return json.loads(output.splitlines()[-1])
+    return printed(launch_together(folder, 2, 2)), folder / "run"
 
 
 @pytest.fixture(params=["eight", "two_processes"])
@@ -55,21 +59,55 @@ def many(request):
     return request.getfixturevalue(request.param)
 
 
-def test_members_are_a_single_devices(many, undisturbed):
-    # Two members for each seed on 8 or 4 devices: uneven. Stated bound: 1e-5 of each number.
-    given, folder = many
-    assert given["devices"] in (8, 4)
-    for a, b in zip(given["members"], undisturbed.members, strict=True):
-        assert close(a, b, bound=1e-5), (a, b)
-    assert load_results(folder / "run")["members"] == given["members"]
+def assert_same_sweep(folder: Path, expected) -> None:
+    """Compare a workdir, read by this process, with a sweep of one process. Stated bound: 1e-5."""
+    run = load_results(folder)
+    assert run.complete
+    x = make_small().x
+    for record, other in zip(run.members, expected.members, strict=True):
+        assert close(record.to_dict(), other.to_dict(), bound=1e-5), (record, other)
+        z, expected_z = load_encoder(folder, record.member)(x), expected.encoder(record.member)(x)
+        np.testing.assert_allclose(z, expected_z, atol=1e-5 * np.abs(expected_z).max())
+        assert len(load_history(folder, record.member).ran) == record.epochs
+    assert not list((folder / "checkpoints").iterdir())
 
 
-def test_each_process_writes_its_share(two_processes):
-    names = [path.name for path in (two_processes[1] / "run" / "checkpoints").iterdir()]
-    assert {name.rpartition("-")[2] for name in names} == {"0", "1"}
+def test_many_devices_train_the_same_members(many, uninterrupted):
+    # Two members for each seed on 8 or 4 devices: uneven.
+    output, folder = many
+    assert output["devices"] in (8, 4)
+    assert output["members"] == [member.to_dict() for member in load_results(folder).members]
+    assert_same_sweep(folder, uninterrupted)
 
 
-def test_the_gradient_over_a_mesh_is_the_whole_batchs(many):
+def test_three_processes_train_the_same_members(tmp_path, uninterrupted):
+    printed(launch_together(tmp_path, 3, 1, "sweep"))
+    assert_same_sweep(tmp_path / "run", uninterrupted)
+
+
+def test_one_process_resumes_the_sweep_of_two(tmp_path, uninterrupted):
+    # Both processes die in their second member.
+    results = launch_together(tmp_path, 2, 1, 3)
+    assert all(code != 0 for code, *_ in results)
+    folder = tmp_path / "run"
+    assert {path.name for path in (folder / "checkpoints").iterdir()} == {"0002.npz", "0003.npz"}
+    assert {path.name for path in (folder / "members").iterdir()} == {"0000.npz", "0001.npz"}
+    small_sweep(workdir=folder)
+    assert_same_sweep(folder, uninterrupted)
+
+
+def test_two_processes_resume_the_sweep_of_one(tmp_path, uninterrupted, finished):
+    folder = tmp_path / "run"
+    (folder / "members").mkdir(parents=True)
+    (folder / "config.json").write_bytes((finished.workdir / "config.json").read_bytes())
+    (folder / "members" / "0002.npz").write_bytes((finished.workdir / "members" / "0002.npz").read_bytes())
+    before = (folder / "members" / "0002.npz").stat().st_mtime_ns
+    printed(launch_together(tmp_path, 2, 1, "sweep"))
+    assert (folder / "members" / "0002.npz").stat().st_mtime_ns == before
+    assert_same_sweep(folder, uninterrupted)
+
+
+def test_the_gradient_over_a_mesh_is_that_of_the_whole_batch(many):
     # KDI's ridge of 1e-4 amplifies rounding: three digits are what float32 leaves of its gradient.
     for objective, bound in (("mmd", 1e-5), ("kdi", 3e-3)):
         batch, gradient = small_gradient(objective)
@@ -89,7 +127,7 @@ def test_one_run_spread_over_devices_is_the_same_run(many):
     ("objective", "weighted"),
     [("mmd", False), ("mmd", True), ("rff_mmd", True), ("kdi", True), ("wdn", True), ("lsdn", True)],
 )
-def test_the_gradient_is_the_whole_batchs(objective, weighted):
+def test_the_gradient_of_shares_is_that_of_the_whole_batch(objective, weighted):
     """Four shares of a batch as a vmapped axis: their gradients add up to the batch's own."""
     rng = np.random.default_rng(0)
     weights = rng.uniform(0, 2, 120) * (rng.uniform(size=120) > 0.2) if weighted else None
@@ -111,7 +149,7 @@ def test_the_gradient_is_the_whole_batchs(objective, weighted):
     assert np.abs(kernel - jax.tree.leaves(whole["private"])[-1]).max() > 1e-3 * np.abs(kernel).max()
 
 
-def test_a_mesh_that_does_not_fit_is_told():
+def test_a_mesh_with_two_axes_is_refused():
     data = make_small()
     mesh = jax.make_mesh((1, 1), ("rows", "columns"))
     with pytest.raises(ValueError, match="one axis"):

@@ -1,0 +1,259 @@
+"""Layout of members on devices: the compiled program, its memory, and its arrays."""
+
+import functools
+import os
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from privjax.training import (
+    Hyperparameters,
+    TrainConfig,
+    TrainData,
+    init_state,
+    train_epochs,
+)
+
+_AXIS = "members"
+_SHARDED, _REPLICATED = PartitionSpec(_AXIS), PartitionSpec()
+
+
+class Plan(NamedTuple):
+    """Layout of members: `width` at once on each device, and `max_in_flight` chunks at once.
+
+    On an accelerator a chunk is a `vmap`, because many small members fill the device. On a CPU one member
+    fills the cache of a core, so each device trains one member at a time, and a single device has two
+    chunks in flight, each on its own thread.
+    """
+
+    mesh: Mesh
+    width: int
+    max_in_flight: int
+
+    @property
+    def size(self) -> int:
+        """Members in a chunk."""
+        return self.width * self.mesh.size
+
+    def smaller(self) -> "Plan | None":
+        """Return a plan that needs less memory, or None."""
+        if self.max_in_flight > 1:
+            return self._replace(max_in_flight=1)
+        return self._replace(width=self.width // 2) if self.width > 1 else None
+
+
+def make_plan(num_members: int, chunk_size: int | None, devices: Sequence[Any] | None) -> Plan:
+    """Plan the training of some members on the devices of this process.
+
+    Args:
+      num_members: Number of members.
+      chunk_size: Members at once on each device; chosen from the backend when None.
+      devices: Devices to train on; all local devices when None.
+    """
+    devices = list(jax.local_devices() if devices is None else devices)
+    if chunk_size is not None and chunk_size < 1:
+        raise ValueError(f"chunk_size must be at least 1, got {chunk_size}.")
+    cpu = devices[0].platform == "cpu"
+    if chunk_size is None:
+        # A power of two, so that sweeps of similar size share a compilation.
+        members_per_device = -(-num_members // len(devices))
+        chunk_size = 1 if cpu else min(64, 1 << (members_per_device - 1).bit_length())
+    max_in_flight = 2 if cpu and len(devices) == 1 and (os.cpu_count() or 1) > 1 else 1
+    return Plan(Mesh(np.array(devices), (_AXIS,)), chunk_size, max_in_flight)
+
+
+class Rows(NamedTuple):
+    """Row numbers of a split in the data of a group; stacked for several members."""
+
+    train: Any
+    validation: Any
+
+
+class Inputs(NamedTuple):
+    """Inputs of one member beside the shared data; stacked for a chunk."""
+
+    rows: Rows
+    hyperparameters: Hyperparameters
+
+
+class Program(NamedTuple):
+    """Compiled training of one chunk.
+
+    Attributes:
+      start: `start(data, inputs)` returns the states before the first epoch.
+      advance: `advance(states, data, inputs, until)` returns the states and histories after some epochs.
+      num_bytes: Memory of one chunk on each device, the data included; 0 if the backend does not say.
+    """
+
+    start: Callable[..., Any]
+    advance: Callable[..., Any]
+    num_bytes: int
+
+
+def compile_program(
+    plan: Plan, data: TrainData, inputs: Inputs, *, config: TrainConfig, num_epochs: int
+) -> Program:
+    """Compile the training of a chunk for up to `num_epochs`; equal shapes give the same program.
+
+    Args:
+      plan: Layout of the members.
+      data: Rows on the devices, see `replicate`.
+      inputs: Inputs of one member.
+      config: Everything static.
+      num_epochs: Epochs of one call.
+    """
+    shapes = jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape, a.dtype), data)
+    stacked = jax.tree.map(lambda a: jax.ShapeDtypeStruct((plan.size, *a.shape), a.dtype), inputs)
+    leaves, structure = jax.tree.flatten((shapes, stacked))
+    return _compile(plan.mesh, plan.width, config, num_epochs, tuple(leaves), structure)
+
+
+@functools.lru_cache(maxsize=32)
+def _compile(mesh: Mesh, width: int, config: TrainConfig, num_epochs: int, leaves, structure) -> Program:
+    def each_member(function):
+        """Apply a function of one member to the members of a device."""
+        if width > 1:
+            return jax.vmap(function)
+        return lambda *stacked: jax.tree.map(
+            lambda a: a[None], function(*jax.tree.map(lambda a: a[0], stacked))
+        )
+
+    def start(data, inputs):
+        return each_member(lambda one: init_state(one.hyperparameters, data, config=config))(inputs)
+
+    def advance(states, data, inputs, until):
+        def train(state, one):
+            split = data._replace(train_rows=one.rows.train, validation_rows=one.rows.validation)
+            numbers = one.hyperparameters
+            return train_epochs(state, split, numbers, config=config, num_epochs=num_epochs, until=until)
+
+        return each_member(train)(states, inputs)
+
+    def on_mesh(function, in_specs, **options):
+        mapped = jax.shard_map(function, mesh=mesh, in_specs=in_specs, out_specs=_SHARDED, check_vma=False)
+        return jax.jit(mapped, **options)
+
+    def placed(tree, spec):
+        sharding = NamedSharding(mesh, spec)
+        return jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=sharding), tree)
+
+    data, inputs = jax.tree.unflatten(structure, leaves)
+    data, inputs = placed(data, _REPLICATED), placed(inputs, _SHARDED)
+    until = placed(jax.ShapeDtypeStruct((), jnp.int32), _REPLICATED)
+    start_jitted = on_mesh(start, (_REPLICATED, _SHARDED))
+    states = placed(jax.eval_shape(start_jitted, data, inputs), _SHARDED)
+    advance_jitted = on_mesh(advance, (_SHARDED, _REPLICATED, _SHARDED, _REPLICATED), donate_argnums=0)
+    start_compiled = start_jitted.lower(data, inputs).compile()
+    advance_compiled = advance_jitted.lower(states, data, inputs, until).compile()
+    return Program(start_compiled, advance_compiled, _program_bytes(advance_compiled))
+
+
+def _program_bytes(compiled) -> int:
+    """Return the memory of one call on each device: arguments, results and working memory."""
+    analysis = compiled.memory_analysis()
+    if analysis is None:
+        return 0
+    return (
+        analysis.argument_size_in_bytes
+        + analysis.output_size_in_bytes
+        + analysis.temp_size_in_bytes
+        - analysis.alias_size_in_bytes
+    )
+
+
+def compile_to_fit(
+    plan: Plan, data: TrainData, inputs: Inputs, *, config: TrainConfig, num_epochs: int, may_shrink: bool
+) -> tuple[Plan, Program]:
+    """Compile the program of a plan, or of the largest smaller plan that fits the memory.
+
+    Args:
+      plan: Layout to begin with.
+      data: Rows on the devices.
+      inputs: Inputs of one member.
+      config: Everything static.
+      num_epochs: Epochs of one call.
+      may_shrink: Whether another layout may be chosen.
+
+    Raises:
+      MemoryError: No plan fits.
+    """
+    while True:
+        program = compile_program(plan, data, inputs, config=config, num_epochs=num_epochs)
+        fitting = members_that_fit(plan, program.num_bytes, data)
+        smaller = plan.smaller() if may_shrink else None
+        if fitting is None or fitting >= plan.width:
+            return plan, program
+        if smaller is None:
+            raise MemoryError(_describe_shortage(plan, program.num_bytes, fitting))
+        plan = smaller
+
+
+def members_that_fit(plan: Plan, num_bytes: int, data: TrainData) -> int | None:
+    """Return how many members at a time a device has memory for; None if the device does not say.
+
+    Args:
+      plan: Layout of the members.
+      num_bytes: Memory of one chunk on each device, the data included.
+      data: Rows shared by all members, whose memory does not depend on the number of members.
+    """
+    free = free_bytes(plan.mesh.devices.flat[0])
+    if free is None:
+        return None
+    shared = _data_bytes(data)
+    per_member = max(1, (num_bytes - shared) // plan.width)
+    return max(0, (free // plan.max_in_flight - shared) // per_member)
+
+
+def free_bytes(device: Any) -> int | None:
+    """Return the free memory of a device; None if the device does not say."""
+    stats = device.memory_stats()
+    if stats and "bytes_limit" in stats:
+        return stats["bytes_limit"] - stats.get("bytes_in_use", 0)
+    if device.platform != "cpu":
+        return None
+    try:
+        with open("/proc/meminfo", encoding="ascii") as lines:
+            kilobytes = next(line.split()[1] for line in lines if line.startswith("MemAvailable"))
+    except (OSError, StopIteration):
+        return None
+    return (
+        1024 * int(kilobytes) // len(jax.local_devices())
+    )  # virtual devices share the memory of the machine
+
+
+def _describe_shortage(plan: Plan, num_bytes: int, fitting: int) -> str:
+    advice = f"chunk_size={fitting} would fit" if fitting else "not even one at a time would fit"
+    members = f"{plan.width} members at a time" if plan.width > 1 else "one member at a time"
+    return f"{members} would need {_format_bytes(num_bytes * plan.max_in_flight)} on a device: {advice}."
+
+
+def describe_memory(plan: Plan, program: Program, data: TrainData, num_members: int) -> str:
+    """Return a sentence about the layout and the memory of a sweep."""
+    total = _format_bytes(program.num_bytes * plan.max_in_flight)
+    devices = f"{plan.mesh.devices.flat[0].platform} device{'s' if plan.mesh.size > 1 else ''}"
+    return (
+        f"{num_members} members, {plan.size} at a time on {plan.mesh.size} {devices}: data "
+        f"{_format_bytes(_data_bytes(data))}, total {total} on each device."
+    )
+
+
+def _data_bytes(data: TrainData) -> int:
+    return sum(array.nbytes for array in jax.tree.leaves(data))
+
+
+def _format_bytes(count: int) -> str:
+    return f"{count / 1e6:,.0f} MB" if count >= 1e6 else f"{count / 1e3:,.0f} kB"
+
+
+def replicate(tree: Any, plan: Plan) -> Any:
+    """Place one copy of some arrays on each device."""
+    return jax.device_put(tree, NamedSharding(plan.mesh, _REPLICATED))
+
+
+def shard_members(tree: Any, plan: Plan) -> Any:
+    """Place stacked members on their devices."""
+    return jax.device_put(tree, NamedSharding(plan.mesh, _SHARDED))

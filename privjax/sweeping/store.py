@@ -1,0 +1,348 @@
+"""A sweep's workdir: its lock, its config, and one file for every member.
+
+    config.json            the `SweepConfig`, written once: a workdir belongs to one config
+    members/0007.npz       record, history and encoder of one finished member
+    checkpoints/0007.npz   state of one member in training, and beside it the checkpoint before
+    results.json           the `SweepRun`, written by process 0
+
+Each process writes the files of the members that it trains, and no other. A file is read back before it
+takes its name, so any process, or a single one later, reads the members of all.
+"""
+
+import contextlib
+import functools
+import json
+import operator
+import os
+import time
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple, SupportsIndex
+
+import jax
+import numpy as np
+
+from privjax.encoder import Encoder
+from privjax.files import Busy, exclusive, read_arrays, write_arrays, write_json
+from privjax.networks import Networks
+from privjax.sweeping.records import (
+    SCHEMA,
+    MemberRecord,
+    SweepConfig,
+    SweepRun,
+    check_schema,
+    format_numbers,
+    to_json,
+)
+from privjax.training import History, Losses, Measures
+
+PathLike = str | os.PathLike
+_SECONDS_TO_OPEN = 600.0  # in which process 0 loads the first data set and writes config.json
+_SECONDS_BETWEEN_LOOKS = 0.2
+
+
+class FinishedMember(NamedTuple):
+    """The content of a file in `members/`."""
+
+    record: MemberRecord
+    history: History
+    encoder: Encoder
+
+
+@contextlib.contextmanager
+def open_workdir(folder: Path, config: SweepConfig, *, process: int = 0) -> Iterator[None]:
+    """Lock a workdir for this process, and check that it belongs to this sweep.
+
+    Args:
+      folder: The workdir, created when missing.
+      config: The sweep. Process 0 writes it to an empty folder; every other process waits for it.
+      process: Number of this process.
+    """
+    with contextlib.ExitStack() as stack:
+        try:
+            stack.enter_context(exclusive(folder / f".lock-{process}", wait=False))
+        except Busy:
+            raise RuntimeError(
+                f"another process is at work on {folder}: wait for it, or give another workdir."
+            ) from None
+        except (NotADirectoryError, FileExistsError):
+            raise ValueError(f"workdir {folder} is not a folder: give another.") from None
+        _check_config(folder, config, process)
+        yield
+
+
+def _check_config(folder: Path, config: SweepConfig, process: int) -> None:
+    path = folder / "config.json"
+    others = [found.name for found in folder.iterdir() if not found.name.startswith(".")]
+    if not path.exists():
+        if others:
+            raise ValueError(
+                f"workdir {folder} holds {others[0]} but no config.json, so it belongs to no sweep: "
+                "give an empty folder."
+            )
+        if process == 0:
+            write_json(path, to_json(config))
+            return
+        _wait_for_config(path)
+    differences = list(_differences(_read_json(path, check_schema), to_json(config)))
+    if differences:
+        raise ValueError(
+            f"workdir {folder} belongs to another sweep ({'; '.join(differences[:3])}): give another "
+            "workdir, or the old settings."
+        )
+
+
+def _wait_for_config(path: Path) -> None:
+    end = time.monotonic() + _SECONDS_TO_OPEN
+    while not path.exists():
+        if time.monotonic() > end:
+            raise TimeoutError(
+                f"process 0 has not written {path}: all processes must reach the same workdir."
+            )
+        time.sleep(_SECONDS_BETWEEN_LOOKS)
+
+
+def _differences(before: Any, now: Any, name: str = "") -> Iterator[str]:
+    if isinstance(before, dict) and isinstance(now, dict):
+        for key in dict.fromkeys([*before, *now]):
+            yield from _differences(before.get(key), now.get(key), f"{name}.{key}" if name else key)
+    elif before != now:
+        yield f"{name} was {_shorten(before)}, now {_shorten(now)}"
+
+
+def _shorten(value: Any) -> str:
+    text = json.dumps(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def save_member(folder: Path, member: FinishedMember) -> None:
+    """Write one finished member, then delete its checkpoints."""
+    header, arrays = member.encoder.to_arrays()
+    arrays = {f"encoder/{name}": array for name, array in arrays.items()}
+    content = {"schema": SCHEMA, "record": member.record.to_dict(), "encoder": header}
+    write_arrays(_member_path(folder, member.record.member), content, arrays | _flatten(member.history))
+    for path in _checkpoint_paths(folder, member.record.member):
+        path.unlink(missing_ok=True)
+
+
+def read_records(folder: Path, members: Iterable[int]) -> dict[int, MemberRecord]:
+    """Read the records of those members that have finished; a damaged file is a warning."""
+    records = {}
+    for member in members:
+        path = _member_path(folder, member)
+        with contextlib.suppress(FileNotFoundError):
+            try:
+                records[member] = _read_member(path)[0]
+            except ValueError as error:
+                warnings.warn(f"{error} Member {member} is trained again.", stacklevel=2)
+    return records
+
+
+def wait_for_records(folder: Path, members: Iterable[int]) -> dict[int, MemberRecord]:
+    """Read the records of all members, once their processes have written them."""
+    records = {}
+    for member in members:
+        while member not in records:
+            with contextlib.suppress(FileNotFoundError, ValueError):  # a damaged file is about to be replaced
+                records[member] = _read_member(_member_path(folder, member))[0]
+                break
+            time.sleep(_SECONDS_BETWEEN_LOOKS)
+    return records
+
+
+def _read_member(path: Path) -> tuple[MemberRecord, dict[str, Any], dict[str, np.ndarray]]:
+    header, arrays = read_arrays(path)
+    try:
+        check_schema(header)
+        return MemberRecord.from_dict(header["record"]), header["encoder"], arrays
+    except (KeyError, ValueError) as error:
+        raise ValueError(f"{path} cannot be read: {error}") from None
+
+
+def save_checkpoint(folder: Path, member: int, content_hash: str, tree: Any) -> None:
+    """Write the state of one member; the checkpoint before stays as a second one.
+
+    Args:
+      folder: The workdir.
+      member: Number of the member.
+      content_hash: SHA-256 of the data set that the member is trained on.
+      tree: Pytree of NumPy arrays.
+    """
+    leaves, names = jax.tree.leaves(tree), _leaf_names(tree)
+    header = {"schema": SCHEMA, "content_hash": content_hash, "leaves": names}
+    newest, before = _checkpoint_paths(folder, member)
+    if newest.exists():
+        os.replace(newest, before)
+    write_arrays(newest, header, {f"{i:04d}": leaf for i, leaf in enumerate(leaves)})
+
+
+def read_checkpoint(folder: Path, member: int, content_hash: str, template: Any) -> Any | None:
+    """Read the newest readable checkpoint of one member; None when there is no such checkpoint.
+
+    Args:
+      folder: The workdir.
+      member: Number of the member.
+      content_hash: SHA-256 of the data set that the member is trained on.
+      template: Pytree with the shapes and types of the arrays.
+    """
+    for path in _checkpoint_paths(folder, member):
+        if not path.exists():
+            continue
+        try:
+            header, arrays = read_arrays(path)
+            check_schema(header)
+            if header["leaves"] != _leaf_names(template):
+                raise ValueError("it holds other arrays than this sweep")
+            leaves = map(_checked_leaf, arrays.values(), jax.tree.leaves(template))
+            tree = jax.tree.unflatten(jax.tree.structure(template), leaves)
+        except (KeyError, OSError, ValueError) as error:
+            warnings.warn(
+                f"checkpoint {path} cannot be used ({error}): falling back to the one before, or to the "
+                f"first epoch of member {member}.",
+                stacklevel=2,
+            )
+            path.unlink(missing_ok=True)  # or it would replace the one before at the next checkpoint
+            continue
+        check_content_hash(folder, member, header["content_hash"], content_hash)
+        return tree
+    return None
+
+
+def _checked_leaf(array: np.ndarray, like: jax.ShapeDtypeStruct) -> np.ndarray:
+    if array.shape != like.shape or array.dtype != like.dtype:
+        raise ValueError("it holds other arrays than this sweep")
+    return array
+
+
+def check_content_hash(folder: Path, member: int, before: str, now: str) -> None:
+    """Refuse a workdir in which a member was trained on other data."""
+    if before != now:
+        raise ValueError(
+            f"workdir {folder} belongs to another sweep (content_hash of member {member} was "
+            f"{_shorten(before)}, now {_shorten(now)}): give another workdir, or the old data."
+        )
+
+
+def remove_partial_files(folder: Path, members: Iterable[int]) -> None:
+    """Delete the incomplete files that a killed process left of some members."""
+    for member in members:
+        for path in (_member_path(folder, member), _checkpoint_paths(folder, member)[0]):
+            for part in path.parent.glob(f".{path.name}.*.part"):
+                part.unlink(missing_ok=True)
+
+
+def write_results(folder: Path, run: SweepRun) -> None:
+    """Write `results.json`."""
+    write_json(folder / "results.json", run.to_dict())
+
+
+def wait_for_results(folder: Path) -> None:
+    """Wait until process 0 has written the results of all members."""
+    complete = False
+    while not complete:
+        with contextlib.suppress(OSError, ValueError):
+            complete = load_results(folder).complete
+        time.sleep(0 if complete else _SECONDS_BETWEEN_LOOKS)
+
+
+def load_results(workdir: PathLike) -> SweepRun:
+    """Load the results of a sweep, finished or not.
+
+    Args:
+      workdir: Folder of the sweep.
+
+    Returns:
+      The content of `results.json`.
+    """
+    return _read_json(_as_folder(workdir) / "results.json", SweepRun.from_dict)
+
+
+def load_history(workdir: PathLike, member: SupportsIndex) -> History:
+    """Load the history of one finished member.
+
+    Args:
+      workdir: Folder of the sweep.
+      member: Number of the member, or a point of a curve.
+
+    Returns:
+      Losses and measures of each epoch, as NumPy arrays.
+    """
+    _, _, arrays = _load_member(workdir, member)
+    return _unflatten(arrays)
+
+
+def load_encoder(workdir: PathLike, member: SupportsIndex, *, networks: Networks | None = None) -> Encoder:
+    """Load the encoder of one finished member, which maps raw rows to z.
+
+    Args:
+      workdir: Folder of the sweep.
+      member: Number of the member, or a point of a curve.
+      networks: The networks of the sweep, if they are your own.
+    """
+    _, header, arrays = _load_member(workdir, member)
+    prefix = "encoder/"
+    arrays = {name.removeprefix(prefix): a for name, a in arrays.items() if name.startswith(prefix)}
+    return Encoder.from_arrays(header, arrays, networks=networks)
+
+
+def _load_member(workdir: PathLike, member: SupportsIndex):
+    folder, number = _as_folder(workdir), operator.index(member)
+    _read_json(folder / "config.json", check_schema)
+    path = _member_path(folder, number)
+    if not path.exists():
+        finished = format_numbers(sorted(int(p.stem) for p in (folder / "members").glob("[0-9]*.npz")))
+        raise ValueError(f"{workdir} has no finished member {number}: the finished ones are {finished}.")
+    try:
+        return _read_member(path)
+    except ValueError as error:
+        raise ValueError(f"member {number} of {workdir} is damaged ({error}): repeat the sweep.") from None
+
+
+def _read_json(path: Path, parse: Callable[[Any], Any]) -> Any:
+    """Read one of the JSON files of a workdir, or say in one sentence why it cannot be read."""
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise FileNotFoundError(f"{path} is missing: is {path.parent} the workdir of a sweep?") from None
+    except (ValueError, OSError) as error:
+        raise ValueError(f"{path} cannot be read ({error}): restore it, or repeat the sweep.") from None
+    try:
+        return parse(value)
+    except ValueError as error:
+        raise ValueError(f"{path} cannot be read: {error}") from None
+
+
+def _as_folder(workdir: PathLike) -> Path:
+    return Path(workdir).expanduser()
+
+
+def _member_path(folder: Path, member: int) -> Path:
+    return folder / "members" / f"{member:04d}.npz"
+
+
+def _checkpoint_paths(folder: Path, member: int) -> tuple[Path, Path]:
+    """Return the paths of the newest checkpoint and of the one before."""
+    return folder / "checkpoints" / f"{member:04d}.npz", folder / "checkpoints" / f"{member:04d}.before.npz"
+
+
+def _leaf_names(tree: Any) -> list[str]:
+    return [jax.tree_util.keystr(path) for path, _ in jax.tree_util.tree_leaves_with_path(tree)]
+
+
+def _flatten(history: History) -> dict[str, np.ndarray]:
+    """Name the arrays of a history, for instance `history/losses/privacy`."""
+    leaves = jax.tree_util.tree_leaves_with_path(history)
+    return {f"history/{jax.tree_util.keystr(p, simple=True, separator='/')}": leaf for p, leaf in leaves}
+
+
+def _unflatten(arrays: Mapping[str, np.ndarray]) -> History:
+    tree: dict[str, Any] = {}
+    for name, array in arrays.items():
+        root, *parents, last = name.split(
+            "/", 3
+        )  # at most, as a private variable may have a slash in its name
+        if root == "history":
+            node = functools.reduce(lambda node, parent: node.setdefault(parent, {}), parents, tree)
+            node[last] = array
+    return History(**{**tree, "losses": Losses(**tree["losses"]), "measures": Measures(**tree["measures"])})

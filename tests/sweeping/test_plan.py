@@ -1,0 +1,49 @@
+"""The memory plan: refuse or shrink a layout that does not fit."""
+
+import jax
+import pytest
+from comparisons import close
+from small import NETWORKS, make_small, small_sweep
+
+from privjax.sweeping import plan as planning
+from privjax.training import prepare
+
+
+def test_a_layout_that_does_not_fit_names_one_that_does(monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(planning, "free_bytes", lambda device: 1000)
+        with pytest.raises(MemoryError, match="not even one"):
+            small_sweep(privacy_weights=[0.0], seeds=[0])
+        found = []
+        patch.setattr(planning, "_compile", lambda *_: found.append(1) or _program(5000))
+        patch.setattr(planning, "_data_bytes", lambda data: 1000)
+        patch.setattr(planning, "free_bytes", lambda device: 3500 * _plan(4).max_in_flight)
+        with pytest.raises(MemoryError, match="4 members at a time would need .* chunk_size=2 would fit"):
+            small_sweep(chunk_size=4)
+        assert found
+    assert planning.free_bytes(jax.devices()[0]) > 1e6
+
+
+def _plan(chunk_size):
+    return planning.make_plan(4, chunk_size, None)
+
+
+def _program(num_bytes):
+    return planning.Program(lambda: None, lambda: None, num_bytes)
+
+
+def test_the_plan_is_described():
+    data = make_small()
+    arrays, _ = prepare(data.x, data.y, data.s, networks=NETWORKS, batch_size=24)
+    assert planning.describe_memory(_plan(4), _program(10**7), arrays, 7).startswith("7 members, 4 at a time")
+
+
+def test_a_layout_chosen_by_the_sweep_shrinks_until_it_fits(monkeypatch, uninterrupted):
+    widths = []
+    plan = planning.Plan(_plan(None).mesh, 2, 1)
+    monkeypatch.setattr(planning, "make_plan", lambda *_: plan)
+    monkeypatch.setattr(planning, "members_that_fit", lambda plan, *_: widths.append(plan.width) or 1)
+    result = small_sweep(seeds=[0])
+    assert widths == [2, 1]
+    for a, b in zip(result.members, uninterrupted.members[:2], strict=True):
+        assert close(a.to_dict(), b.to_dict(), bound=1e-4)
