@@ -1,6 +1,7 @@
 """Data sets as numpy arrays: x, the utility label y, the private label s, and a seeded split."""
 
-from privjax.datasets.dataset import Column, Dataset, LoadSpec, Origin, Part, SourceFile, Split
+from privjax.datasets.columns import Column
+from privjax.datasets.dataset import Dataset, LoadSpec, Origin, Part, SourceFile, Split
 from privjax.datasets.errors import DataError
 from privjax.datasets.registry import Description, describe, load, load_again, names, reload
 from privjax.datasets.simulated import simulated_blocks, simulated_truth
@@ -13,7 +14,7 @@ from privjax.datasets.splits import (
     separated_frames_split,
     time_block_split,
 )
-from privjax.datasets.tables import TableStream, from_table, stream_table
+from privjax.datasets.tables import Table, TableStream, from_table, read_table, stream_table
 
 __all__ = [
     "Column",
@@ -25,6 +26,7 @@ __all__ = [
     "Part",
     "SourceFile",
     "Split",
+    "Table",
     "TableStream",
     "describe",
     "disjoint_users_split",
@@ -35,6 +37,7 @@ __all__ = [
     "names",
     "per_label_split",
     "random_groups",
+    "read_table",
     "reload",
     "sampled_people_groups",
     "separated_frames_split",

@@ -1,143 +1,266 @@
-"""What one pass learns of a column: its kind, its classes, and whether it can be used."""
+"""Columns of a table: kinds, missing cells, and their encoding as numbers.
 
+Cells are pyarrow arrays of large_string, bool, int64 or float64, null where a cell is missing.
+"""
+
+import contextlib
 import dataclasses
+import re
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
-from privjax.datasets.blocks import Block
-from privjax.datasets.cells import Cells, word, words
 from privjax.datasets.errors import DataError
+from privjax.extras import need
 
-_LARGEST = float(np.finfo(np.float32).max)
-_EXACT = 1 << 53  # beyond this, neighbouring whole numbers are one float
-_STEPS = 100  # a column that float32 shows in fewer steps than this has lost what it said
-_MOST_CATEGORIES = 1000  # of one feature: each becomes a column
+LARGEST = float(np.finfo(np.float32).max)
+_MISSING = ("", "na", "n/a", "nan", "null", "none", "?")
+_NUMBER = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$|^[+-]?(?i:inf|infinity)$"
+_DECIMAL_COMMA = r"^[+-]?\d+,\d+$"
+_PADDED = r"^\s*[+-]?0\d+\s*$"
+_HEAD = 64  # rows in which most pairs of columns differ
+
+Cells = Any
+Place = Callable[[int], str]  # names a row in errors: "people.csv, line 7"
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(frozen=True)
 class Column:
-    """What one pass learned of a column."""
+    """Encoding of one table column as columns of x.
+
+    Attributes:
+      name: Name in the table.
+      classes: Classes of a category, one column of x each; None for numbers.
+      boolean: Whether the cells are truth values, encoded as 1 and 0.
+      fill: Value of a missing cell; None where missing cells are refused.
+    """
 
     name: str
-    kind: str | None = None
-    values: set[Any] | None = dataclasses.field(default_factory=set)
-    missing: int = 0
-    first_missing: str = ""
-    low: float = np.inf
-    high: float = -np.inf
-    whole: bool = True
+    classes: tuple[str | int | bool, ...] | None = None
+    boolean: bool = False
+    fill: str | int | float | bool | None = None
 
-    def add(self, cells: Cells, block: Block, stays: np.ndarray, *, keep_values: bool) -> None:
-        """Takes in a block; text keeps its classes, numbers keep them when they may be labels.
+    @property
+    def feature_names(self) -> tuple[str, ...]:
+        """Names of the columns of x."""
+        return (self.name,) if self.classes is None else tuple(f"{self.name}={c}" for c in self.classes)
 
-        Args:
-          cells: The cells of this column.
-          block: The block they belong to.
-          stays: Which rows will not be dropped: a class that only others have is none.
-          keep_values: Whether a number may be a class.
-        """
-        if self.missing == 0 and cells.missing.any():
-            self.first_missing = block.where(int(np.argmax(cells.missing)))
-        self.missing += int(cells.missing.sum())
-        kept = cells.values[stays & ~cells.missing]
-        if not len(kept):
-            return
-        self.kind = _wider(self.kind, cells.kind, self.name)
-        if cells.kind != "text":
-            known = np.where(cells.missing, 0, cells.values)
-            outside = ~(np.abs(known) <= _LARGEST)  # so written that NaN is outside, too
-            if outside.any():
-                where = block.where(int(np.argmax(outside)))
-                raise DataError(f"{where}: column {self.name!r} is not finite in 32-bit floats.")
-            self.low, self.high = min(self.low, float(kept.min())), max(self.high, float(kept.max()))
-            self.whole = self.whole and bool((kept == np.round(kept)).all())
-            if keep_values and cells.kind == "float" and self.whole and np.abs(kept).max() > _EXACT:
-                where = block.where(int(np.argmax(np.abs(known) > _EXACT)))
-                raise DataError(
-                    f"{where}: column {self.name!r} holds whole numbers too long to be told apart: "
-                    f"make it text, or pass kinds={{{self.name!r}: 'category'}} with a CSV."
-                )
-        if self.values is not None and (cells.kind == "text" or keep_values):
-            self.values.update(np.unique(kept).tolist() if cells.kind != "text" else set(kept))
-            if cells.kind == "float" and not self.whole:
-                self.values = None  # a continuous label has no classes to remember
+    @property
+    def kind(self) -> str:
+        """Kind of the cells in a text file: `"text"`, `"boolean"` or `"number"`."""
+        sample = self.classes[0] if self.classes else self.boolean or 0
+        return "boolean" if isinstance(sample, bool) else "text" if isinstance(sample, str) else "number"
 
-    def check_resolution(self, label: str) -> None:
-        """Refuses numbers that 32-bit floats would make almost equal, as they do with times."""
-        largest = np.float32(max(abs(self.low), abs(self.high)))
-        if self.high > self.low and float(np.spacing(largest)) * _STEPS > self.high - self.low:
-            raise DataError(
-                f"{label}: column {self.name!r} runs from {self.low!r} to {self.high!r}, which "
-                "32-bit floats cannot tell apart: subtract its smallest value first, or leave it out."
-            )
+    def to_dict(self) -> dict[str, Any]:
+        """Return the column as JSON values, without the fields at their default."""
+        classes = None if self.classes is None else list(self.classes)
+        found = {"name": self.name, "classes": classes, "boolean": self.boolean or None, "fill": self.fill}
+        return {key: value for key, value in found.items() if value is not None}
+
+    @classmethod
+    def from_dict(cls, found: Mapping[str, Any]) -> "Column":
+        """Read a column back."""
+        name, classes = found.get("name"), found.get("classes")
+        if not isinstance(name, str) or not (classes is None or isinstance(classes, list) and classes):
+            raise ValueError(f"columns: each needs a name and a list of classes or none, got {found!r}.")
+        return cls(name, classes and tuple(classes), bool(found.get("boolean")), found.get("fill"))
 
 
-def _wider(old: str | None, new: str, name: str) -> str:
-    if old is None or old == new:
-        return new
-    if {old, new} == {"integer", "float"}:
-        return "float"
-    raise DataError(f"column {name!r} is {old} in one place and {new} in another.")
+def typed_cells(values: Any, name: str) -> Cells:
+    """Return a column of a Parquet file, DataFrame or array as cells."""
+    pa, pc, types = need("pyarrow"), need("pyarrow.compute"), need("pyarrow.types")
+    try:
+        values = values if isinstance(values, pa.Array) else pa.array(values, from_pandas=True)
+        values = values.dictionary_decode() if types.is_dictionary(values.type) else values
+        kind = values.type
+        if types.is_boolean(kind):
+            return values
+        if types.is_integer(kind):
+            return values.cast(pa.int64())
+        if types.is_floating(kind) or types.is_decimal(kind) or types.is_null(kind):
+            values = values.cast(pa.float64())
+            return pc.if_else(pc.is_nan(values), None, values)
+        if types.is_string(kind) or types.is_large_string(kind):
+            values = values.cast(pa.large_string())
+            return pc.if_else(pc.equal(pc.utf8_trim_whitespace(values), ""), None, values)
+    except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
+        if isinstance(error, OverflowError) or "not in range" in str(error):
+            raise DataError(f"column {name!r} holds numbers beyond 64-bit integers.") from None
+        found = str(error).partition("\n")[0].rstrip(".")
+        raise DataError(f"column {name!r} mixes types ({found}): make it one type first.") from None
+    raise DataError(f"column {name!r} is of type {kind}: turn it into text or numbers first.")
 
 
-def is_category(column: Column, asked: str | None, is_label: bool) -> bool:
-    """Whether a column is classes: because it was asked for, or by its kind and its use."""
-    if column.kind is None:
-        raise DataError(f"column {column.name!r} is missing in every row: leave it out.")
-    if asked == "continuous" and column.kind == "text":
-        raise DataError(f"kinds: column {column.name!r} holds text and cannot be continuous.")
-    if asked:
-        return asked == "category"
-    if column.kind in ("text", "boolean"):
-        return column.kind == "text" or is_label
-    # A whole number is a class where a label is wanted, even if missing cells made it a float.
-    return is_label and column.whole
+def parse_cells(
+    words: Cells,
+    column: str,
+    kind: str | None,
+    place: Place,
+    *,
+    padded_names: bool = False,
+    hint: bool = True,
+) -> tuple[Cells, str | None]:
+    """Parse the cells of a text file.
+
+    Args:
+      words: Cells as text.
+      column: Name of the column, for errors.
+      kind: `"text"`, `"boolean"` or `"number"`; None to infer it.
+      place: Names a row in errors.
+      padded_names: Whether whole numbers with leading zeros are names.
+      hint: Whether errors mention the argument `kinds`.
+
+    Returns:
+      The cells, and their kind: None where all cells are missing.
+    """
+    pa, pc = need("pyarrow"), need("pyarrow.compute")
+    hints = f"; pass kinds={{{column!r}: 'category'}} if the column holds names" if hint else ""
+
+    def refuse(wrong: Any, reason: str) -> None:
+        wrong = np.asarray(pc.fill_null(wrong, False))
+        if wrong.any():
+            row = int(np.argmax(wrong))
+            raise DataError(f"{place(row)}: {words[row].as_py()[:40]!r} in column {column!r} {reason}.")
+
+    padded = pc.match_substring_regex(words, _PADDED) if padded_names else None
+    has_padded = padded is not None and pc.any(padded).as_py()
+    cells = _numbers(words) if kind in (None, "number") and not has_padded else None
+    if cells is None:  # a cell is missing, is no number, or may be a name
+        words = pc.utf8_trim_whitespace(words)
+        missing = pc.is_in(pc.utf8_lower(words), value_set=pa.array(_MISSING, words.type))
+        words = pc.if_else(missing, None, words)
+        if kind == "number" and has_padded:
+            refuse(padded, f"begins with a zero, which a number does not keep{hints}")
+        guess = kind or _guess_kind(words)
+        kind = "text" if guess == "number" and has_padded else guess
+        cells = _numbers(words) if kind in (None, "number") else None
+    if kind == "text":
+        return words, kind
+    if kind == "boolean":
+        codes = pc.index_in(pc.utf8_lower(words), value_set=pa.array(["false", "true"], words.type))
+        refuse(pc.and_(pc.is_null(codes), pc.is_valid(words)), f"is not true or false{hints}")
+        return pc.equal(codes, 1), kind
+    if cells is None:
+        refuse(pc.invert(pc.match_substring_regex(words, _NUMBER)), f"is not a number{hints}")
+        raise DataError(f"{place(0)}: column {column!r} does not hold numbers only.")
+    refuse(pc.is_inf(cells), "is not finite")
+    return cells, kind or ("number" if cells.null_count < len(cells) else None)
 
 
-def classes_of(label: str, column: Column, rows: int, is_label: bool) -> tuple[Any, ...]:
-    """The classes of a categorical column in order, unless they are too few or too many."""
-    if column.values is None:
-        raise DataError(f"kinds: column {column.name!r} holds fractions and cannot be a category.")
-    values = sorted(column.values)
-    if column.kind == "boolean":
-        values = [bool(v) for v in values]
-    elif column.kind in ("integer", "float"):
-        values = [int(v) for v in values]
-    if is_label and len(values) < 2:
-        raise DataError(f"{label}: column {column.name!r} has one class only, {values[0]!r}.")
-    if is_label and len(values) > max(rows // 2, 2):
-        raise DataError(
-            f"{label}: column {column.name!r} has {len(values)} classes in {rows} rows: pass "
-            f"kinds={{{column.name!r}: 'continuous'}} if it is a quantity."
-        )
-    # Names, addresses and numbers with a unit tell rows apart, not kinds of rows.
-    if not is_label and len(values) > min(max(rows // 2, 20), _MOST_CATEGORIES):
-        raise DataError(
-            f"{label}: column {column.name!r} has {len(values)} classes in {rows} rows: leave it out."
-        )
-    return tuple(values)
+def _numbers(words: Cells) -> Cells | None:
+    """Return the cells as int64 or float64, or None when one is no number or is written as nan."""
+    pa, pc = need("pyarrow"), need("pyarrow.compute")
+    with contextlib.suppress(pa.ArrowInvalid):
+        cells = words.cast(pa.float64())
+        if pc.any(pc.is_nan(cells)).as_py():
+            return None
+        with contextlib.suppress(pa.ArrowInvalid):
+            return words.cast(pa.int64())
+        return cells
+    return None
+
+
+def _guess_kind(words: Cells) -> str | None:
+    """Infer the kind of text cells; None where all are missing.
+
+    The first cell decides, unless it is a word and most cells are numbers: then the column holds
+    numbers, and the word is refused. Numbers with a decimal comma are no classes either.
+    """
+    pc = need("pyarrow.compute")
+    known = words.drop_null()
+    if not len(known):
+        return None
+    first = known[0].as_py()
+    if first.lower() in ("true", "false"):
+        return "boolean"
+    count = pc.sum(pc.match_substring_regex(known, _NUMBER)).as_py()
+    is_number = re.match(_NUMBER, first) or re.match(_DECIMAL_COMMA, first) or 2 * count > len(known)
+    return "number" if is_number else "text"
+
+
+def numbers(cells: Cells) -> np.ndarray:
+    """Return numbers or truth values as float64, NaN where missing."""
+    return cells.cast(need("pyarrow").float64(), safe=False).to_numpy(zero_copy_only=False)
+
+
+def is_text(cells: Cells) -> bool:
+    """Return whether the cells are text."""
+    return need("pyarrow.types").is_large_string(cells.type)
 
 
 def agreement(one: Cells, other: Cells) -> int | None:
-    """How often both columns say the same; None when they ever say something different."""
-    both = ~(one.missing | other.missing)
-    if (one.kind == "text") == (other.kind == "text"):
-        same = one.values == other.values
-    else:  # one as text and one as numbers may still be the same
-        same = np.array(_plain(one), object) == np.array(_plain(other), object)
-    return int(both.sum()) if same[both].all() else None
+    """Return the number of rows in which two columns agree, or None when they ever differ.
+
+    Rows in which either is missing do not count. A number agrees with the text of that number.
+    """
+    pa, pc = need("pyarrow"), need("pyarrow.compute")
+    if len(one) > _HEAD and agreement(one[:_HEAD], other[:_HEAD]) is None:
+        return None
+    if is_text(one) != is_text(other):
+        one, other = _words(one, plain=True), _words(other, plain=True)
+    elif one.type != other.type:
+        one, other = (cells.cast(pa.float64(), safe=False) for cells in (one, other))
+    same = pc.drop_null(pc.equal(one, other))
+    return len(same) if pc.all(same, min_count=0).as_py() else None
 
 
-def _plain(cells: Cells) -> list[str]:
-    """The cells as they are written; numbers that are text as any other numbers."""
-    return [_number_word(found) for found in words(cells)] if cells.kind == "text" else words(cells)
+def _words(cells: Cells, *, plain: bool = False) -> Cells:
+    """Return the cells as text; with `plain`, the text of a number is that number's."""
+    pa = need("pyarrow")
+    coded = cells.dictionary_encode()
+    words = [_word(value, plain) for value in coded.dictionary.to_pylist()]
+    return pa.array(words, pa.large_string()).take(coded.indices)
 
 
-def _number_word(found: str) -> str:
-    for number in (int, float):
-        try:
-            return word(number(found))
-        except (ValueError, OverflowError):
-            continue
-    return found.lower()
+def _word(value: Any, plain: bool = False) -> str:
+    if isinstance(value, str) and plain:
+        return _word(float(value)) if re.match(_NUMBER, value) else value.lower()
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+
+
+def class_codes(cells: Cells, column: Column, place: Place) -> np.ndarray:
+    """Return the class number of every cell, -1 where it is missing; other values are refused."""
+    pa, pc = need("pyarrow"), need("pyarrow.compute")
+    found, classes = cells, pa.array(column.classes)
+    if is_text(cells) or column.kind == "text":
+        found, classes = _words(cells), _words(classes)
+    elif cells.type != classes.type:
+        found, classes = (values.cast(pa.float64(), safe=False) for values in (cells, classes))
+    codes = np.array(pc.fill_null(pc.index_in(found, value_set=classes), -1))
+    unknown = (codes < 0) & ~np.asarray(cells.is_null())
+    _refuse(unknown, cells, column, place, f"none of its {len(classes)} classes")
+    return codes
+
+
+def encode(cells: Cells, column: Column, place: Place) -> np.ndarray:
+    """Return the cells as columns of x, float32 `[n, k]`; NaN where missing without a fill value."""
+    missing = np.asarray(cells.is_null())
+    if column.classes is not None:
+        codes = class_codes(cells, column, place)
+        codes[missing] = -1 if column.fill is None else column.classes.index(column.fill)
+        x = (codes[:, None] == np.arange(len(column.classes))).astype(np.float32)
+        x[codes < 0] = np.nan
+        return x
+    if is_text(cells):
+        _refuse(~missing, cells, column, place, "where a number is expected")
+        cells = cells.cast(need("pyarrow").float64())
+    values = numbers(cells)
+    with np.errstate(invalid="ignore"):
+        if column.boolean:
+            wrong = ~missing & (values != 0) & (values != 1)
+            _refuse(wrong, cells, column, place, "where true or false is expected")
+        wrong = ~missing & ~(np.abs(values) <= LARGEST)
+        _refuse(wrong, cells, column, place, "which is not finite in 32-bit floats")
+    values = np.where(missing, np.nan if column.fill is None else column.fill, values)
+    return values.astype(np.float32)[:, None]
+
+
+def _refuse(wrong: np.ndarray, cells: Cells, column: Column, place: Place, reason: str) -> None:
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        value = cells[row].as_py()
+        shown = repr(value) if isinstance(value, str) else str(value)
+        raise DataError(f"{place(row)}: column {column.name!r} holds {shown}, {reason}.")

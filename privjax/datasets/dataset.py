@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
+from privjax.datasets.columns import Column
 from privjax.datasets.errors import DataError
 from privjax.datasets.splits import Split, check_split, grouped_split, per_label_split
 
@@ -113,43 +114,6 @@ class Origin:
         files = tuple(SourceFile(**file) for file in found["files"])
         spec = None if spec is None else LoadSpec.from_dict(spec)
         return cls(**{**found, "private": tuple(found["private"]), "files": files, "load_spec": spec})
-
-
-@dataclasses.dataclass(frozen=True)
-class Column:
-    """Encoding of one table column as columns of x.
-
-    Attributes:
-      name: Name in the table.
-      classes: Classes of a category, one column of x each; None for numbers.
-      boolean: Whether the cells are truth values, encoded as 1 and 0.
-      fill: Value of a missing cell; None where training had no missing cell to fill.
-    """
-
-    name: str
-    classes: tuple[str | int | bool, ...] | None = None
-    boolean: bool = False
-    fill: str | int | float | bool | None = None
-
-    @property
-    def width(self) -> int:
-        """Number of columns of x."""
-        return 1 if self.classes is None else len(self.classes)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the column as JSON values, without the fields at their default."""
-        found = {"name": self.name, "boolean": self.boolean or None, "fill": self.fill}
-        classes = None if self.classes is None else list(self.classes)
-        return {key: value for key, value in {**found, "classes": classes}.items() if value is not None}
-
-    @classmethod
-    def from_dict(cls, found: Mapping[str, Any]) -> "Column":
-        """Read a column back."""
-        classes = found.get("classes")
-        if not isinstance(found["name"], str) or classes is not None and not isinstance(classes, list):
-            raise ValueError(f"columns: each needs a name and a list of classes or none, got {found!r}.")
-        classes = None if classes is None else tuple(classes)
-        return cls(found["name"], classes, bool(found.get("boolean")), found.get("fill"))
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from privjax.datasets.rows import open_rows
+from privjax.datasets import Column
+from privjax.datasets.stream import open_rows
 from privjax.exporting.outputs import OUTPUTS, open_output
 from privjax.exporting.read import load_file
 from privjax.files import replacing
@@ -54,10 +55,11 @@ def release(
     began = time.monotonic()
     private = load_file(encoder)
     schema, width = private.header["input"], private.header["output"]["width"]
+    columns = schema.get("columns")
     rows = open_rows(
         source,
         math.prod(schema["shape"]),
-        columns=schema.get("columns"),
+        columns=columns and [Column.from_dict(column) for column in columns],
         names=schema.get("names"),
         block_rows=block_rows,
     )

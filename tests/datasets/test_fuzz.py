@@ -32,7 +32,7 @@ def test_any_csv(tmp_path, rows, good):
     path.write_text("a,y,s\n" + "\n".join(lines), encoding="utf-8", newline="")
     for missing in ("refuse", "drop", "impute"):
         try:
-            data = from_table(path, utility="y", private="s", missing=missing, block_rows=4)
+            data = from_table(path, utility="y", private="s", missing=missing)
         except DataError as error:
             text = str(error)
             assert "own.csv" in text or "column" in text or "part" in text  # noqa: PT017
@@ -99,7 +99,7 @@ def test_a_changed_byte_in_a_users_file(tmp_path, place, value, kind):
     data[place % len(data)] ^= value
     path.write_bytes(data)
     try:
-        changed = from_table(path, utility="y", private="s", scale="none")
+        changed = from_table(path, utility="y", private="s")
     except (DataError, ValueError):
         return
     assert np.isfinite(changed.x).all()

@@ -223,7 +223,7 @@ def test_records_survive_json():
     for record in (origin, dataclasses.replace(origin, load_spec=None), *columns):
         assert type(record).from_dict(json.loads(json.dumps(record.to_dict()))) == record
     assert columns[1].to_dict() == {"name": "colour", "classes": ["blue", "red"], "fill": "red"}
-    assert [column.width for column in columns] == [1, 2, 1]
+    assert columns[1].feature_names == ("colour=blue", "colour=red")
     with pytest.raises(ValueError, match="columns: each needs a name"):
         Column.from_dict({"name": 1})
 

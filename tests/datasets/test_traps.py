@@ -94,13 +94,13 @@ def test_a_file_that_changes_between_two_readings_is_noticed(tmp_path):
     stream = stream_table(path, **ASK)
     assert sum(len(part.s) for part in stream) == ROWS
     as_csv(made(s=list("abd" * 10)), tmp_path)
-    with pytest.raises(DataError, match="column 's' holds 'd', which it did not at the first"):
+    with pytest.raises(DataError, match="column 's' holds 'd', none of its 3 classes"):
         list(stream)
     pairs = made(s=list("ab" * 15), t=list("uv" * 15))
     both = {"utility": "y", "private": ["s", "t"]}
     stream = stream_table(as_csv(pairs, tmp_path), **both)
     as_csv(pairs.assign(t=list("vu" * 15)), tmp_path)
-    with pytest.raises(DataError, match="column 's, t' holds"):
+    with pytest.raises(DataError, match="line 2: columns s, t hold none of the known"):
         list(stream)
 
 
@@ -134,7 +134,7 @@ def test_a_text_that_tells_rows_apart_is_no_feature(tmp_path):
 
 
 def test_cells_that_hold_arrays_are_refused():
-    with pytest.raises(DataError, match="column 'b' holds ndarray"):
+    with pytest.raises(DataError, match="column 'b' is of type list"):
         from_table(made(b=[np.arange(2)] * ROWS), **ASK)
 
 
@@ -197,8 +197,10 @@ def test_columns_may_be_numbered_and_one_feature_named_alone():
 def test_decimals_are_numbers_and_other_objects_are_not():
     frame = pd.DataFrame({"a": np.arange(12), "y": np.arange(12) % 2, "s": np.arange(12) % 3})
     exact = frame.assign(a=[Decimal(i) / 4 for i in range(12)])
-    np.testing.assert_allclose(from_table(exact, scale="none", **ASK).x[:, 0], np.arange(12) / 4)
-    with pytest.raises(DataError, match="column 'a' holds list: turn it into text or numbers"):
+    np.testing.assert_allclose(from_table(exact, **ASK).x[:, 0], np.arange(12) / 4)
+    with pytest.raises(
+        DataError, match="column 'a' is of type list<item: int64>: turn it into text or numbers"
+    ):
         from_table(frame.assign(a=[[1]] * 12), **ASK)
 
 
@@ -206,13 +208,18 @@ def test_ids_with_leading_zeros_are_names(tmp_path):
     ids = ["007", "7", "08"]
     path = as_csv(made(s=[ids[i % 3] for i in range(ROWS)]), tmp_path)
     assert from_table(path, **ASK).s_names == ("007", "08", "7")
-    # Beyond the first rows that were looked at there is no going back: refused, not merged.
+    # A stream has encoded the earlier blocks as numbers: it refuses the id rather than merging it.
     late = made(s=[("7", "8", "007")[0 if i < 20 and i % 2 else 1 if i < 20 else 2] for i in range(ROWS)])
     path = as_csv(late, tmp_path)
     with pytest.raises(DataError, match=r"line 22: '007' in column 's' begins with a zero.*kinds="):
-        from_table(path, block_rows=10, **ASK)
-    assert from_table(path, block_rows=10, kinds={"s": "category"}, **ASK).s_names == ("007", "7", "8")
-    assert from_table(path, block_rows=10, kinds={"s": "continuous"}, **ASK).s_names == ()
+        stream_table(path, block_rows=10, **ASK)
+    assert from_table(path, **ASK).s_names == ("007", "7", "8")
+    assert stream_table(path, block_rows=10, kinds={"s": "category"}, **ASK).schema.s_names == (
+        "007",
+        "7",
+        "8",
+    )
+    assert stream_table(path, block_rows=10, kinds={"s": "continuous"}, **ASK).schema.s_names == ()
     # A feature is a quantity, whatever it begins with.
     path = as_csv(made(b=[f"0{i}" for i in range(ROWS)]), tmp_path)
     assert from_table(path, **ASK).feature_names == ("a", "b")

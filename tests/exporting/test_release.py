@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 import privjax
-from privjax.datasets.rows import open_rows
+from privjax.datasets import Column
+from privjax.datasets.stream import open_rows
 from privjax.exporting import export, release
 from privjax.exporting.read import load_file
 
@@ -261,8 +262,7 @@ def test_rows_without_known_columns(folder, encoder, tmp_path, monkeypatch):
 
 def test_classes_by_any_name(tmp_path):
     """Numbers and truth values are classes too, and a file may have them as text."""
-    columns = [{"name": "zip", "classes": ["01", "2"]}, {"name": "level", "classes": [1, 3], "fill": 3}]
-    columns += [{"name": "on", "classes": [False, True]}]
+    columns = [Column("zip", ("01", "2")), Column("level", (1, 3), fill=3), Column("on", (False, True))]
     path = tmp_path / "rows.csv"
     path.write_text("on,zip,level\ntrue,01,3\nFalse,2,\nTRUE,2,1\n")
     expected = np.array([[1, 0, 0, 1, 0, 1], [0, 1, 0, 1, 1, 0], [0, 1, 1, 0, 0, 1]], np.float32)
@@ -272,9 +272,8 @@ def test_classes_by_any_name(tmp_path):
     opened = open_rows(tmp_path / "rows.parquet", 6, columns=columns)
     np.testing.assert_array_equal(np.concatenate(list(opened.blocks)), expected)
     assert opened.total == 3
-    for bad in ([{"name": "zip"}], [{"classes": ["a"] * 6}], "six", 7, [{"name": 1, "classes": [1] * 6}]):
-        with pytest.raises(ValueError, match="do not make rows of 6 numbers"):
-            open_rows(path, 6, columns=bad)
+    with pytest.raises(ValueError, match="do not make rows of 6 numbers"):
+        open_rows(path, 6, columns=[Column("zip")])
 
 
 def test_no_rows_are_a_file_too(folder, tmp_path):
