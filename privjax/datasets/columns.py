@@ -64,7 +64,8 @@ class Column:
         name, classes = found.get("name"), found.get("classes")
         if not isinstance(name, str) or not (classes is None or isinstance(classes, list) and classes):
             raise ValueError(f"columns: each needs a name and a list of classes or none, got {found!r}.")
-        return cls(name, classes and tuple(classes), bool(found.get("boolean")), found.get("fill"))
+        classes = None if classes is None else tuple(classes)
+        return cls(name, classes, bool(found.get("boolean")), found.get("fill"))
 
 
 def typed_cells(values: Any, name: str) -> Cells:

@@ -53,7 +53,7 @@ class Source(NamedTuple):
       label: Name of the table in errors.
       groups: Names of the columns; of arrays, those of each array.
       read: Yields some columns in blocks of at most so many rows, or in the largest blocks for None.
-      count: Returns the number of rows of a column; of a CSV, the number of lines.
+      num_rows: Returns the number of rows of a column; of a CSV, the number of lines.
       place: Names a row in errors.
       kind: `"text"` (the kinds of the columns must be inferred), `"typed"` or `"arrays"`.
       coded: Columns of whole numbers that the table marks as categories.
@@ -62,7 +62,7 @@ class Source(NamedTuple):
     label: str
     groups: tuple[tuple[str, ...], ...]
     read: Read
-    count: Callable[[str], int]
+    num_rows: Callable[[str], int]
     place: Place
     kind: str = "typed"
     coded: frozenset[str] = frozenset()
@@ -293,7 +293,7 @@ def _array_source(path: Path) -> Source:
             errors[name] = error
     if not arrays:
         raise next(iter(errors.values()), DataError(f"{path} holds no arrays."))
-    groups = {name: (name,) for name in errors}
+    groups: dict[str, tuple[str, ...]] = {name: (name,) for name in errors}
     for name, array in arrays.items():
         groups[name] = (name,) if array.width == 1 else tuple(f"{name}[{i}]" for i in range(array.width))
     columns = {column: (name, i) for name, group in groups.items() for i, column in enumerate(group)}
@@ -425,7 +425,7 @@ def open_rows(
     asked = columns or (plain if len(plain) == width else [])
     chosen = _choose(source, width, asked, by_name=columns is not None)
     block_rows = max(1, min(block_rows, _MOST_CELLS // len(source.names)))
-    return Rows(_encoded(source, chosen, block_rows), source.count(chosen[0].name))
+    return Rows(_encoded(source, chosen, block_rows), source.num_rows(chosen[0].name))
 
 
 def _choose(source: Source, width: int, asked: Sequence[Column], *, by_name: bool) -> Sequence[Column]:
