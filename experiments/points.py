@@ -126,7 +126,7 @@ def _encoded_points(config, method, weights, seed, data, folder) -> tuple[list[R
 
 
 ENCODERS = {
-    "raw": lambda train, weight, seed, m: baselines.raw(),
+    "raw": lambda train, weight, seed, m: baselines.raw(train.x),
     "pca": lambda train, weight, seed, m: baselines.pca(train.x, num_features=m.width),
     "random_projection": lambda train, weight, seed, m: baselines.random_projection(
         train.x, num_features=m.width, seed=seed

@@ -6,8 +6,7 @@ from privjax import baselines, datasets
 from privjax.auditing import AuditReport, Curve, audit, audit_sweep, pareto
 from privjax.datasets import Dataset
 from privjax.encoder import Encoder
-from privjax.exporting import export
-from privjax.exporting import release as release_file
+from privjax.exporting import export, release_file
 from privjax.independence import Confidence, privacy_confidence
 from privjax.kernels import (
     gaussian,

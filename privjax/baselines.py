@@ -1,7 +1,8 @@
-"""Encoders to compare with: what could be released without training the paper's networks.
+"""Baseline encoders: releases to compare a trained encoder with.
 
-Each function returns an encoder that is called as a trained one is, on NumPy rows x, and gives z.
-All but `duca_mmd` are closed forms, computed offline in float64 NumPy.
+Each function learns from rows x and returns an `Encoder` of raw rows. `duca_mmd` trains with gradients; the
+others are closed forms, computed in float64 NumPy. Rows are scaled before the linear map, as in `fit`, except
+in `raw` and `linear_erasure`, whose release has the units of x.
 """
 
 import functools
@@ -15,57 +16,73 @@ import optax
 from jax import Array
 from numpy.typing import ArrayLike
 
+from privjax.encoder import Encoder, Scaling, fit_scaling
 from privjax.kernels import Kernel, gaussian_mixture
 from privjax.losses import discriminant_information, mmd_loss
+from privjax.networks import linear_networks
+from privjax.training.data import as_labels
 
-_MOST_CELLS = 2 * 10**8  # of a label matrix: beyond these, labels are identifiers that nobody numbered
 
+def raw(x: ArrayLike) -> Encoder:
+    """Return the identity: it releases x itself, flattened.
 
-class LinearEncoder(NamedTuple):
-    """z = W'(x - mean) + offset on rows x of any shape, flattened; float32 out.
+    Args:
+      x: Rows [n, ...]; only their shape is used.
 
-    Attributes:
-      weights: W [features, d], or None for the identity.
-      mean: [features], subtracted first.
-      offset: [d], added last.
+    Example:
+      >>> import numpy as np
+      >>> from privjax import baselines
+      >>> baselines.raw(np.zeros((5, 2, 3)))(np.ones((1, 2, 3)))
+      array([[1., 1., 1., 1., 1., 1.]], dtype=float32)
     """
-
-    weights: np.ndarray | None
-    mean: np.ndarray | float = 0.0
-    offset: np.ndarray | float = 0.0
-
-    def __call__(self, x: ArrayLike) -> np.ndarray:
-        """Encodes rows of x."""
-        x = np.asarray(x)
-        x = x.reshape(len(x), math.prod(x.shape[1:]))
-        if self.weights is None:
-            return x.astype(np.float32)
-        if x.shape[1] != len(self.weights):
-            raise ValueError(f"x must have {len(self.weights)} columns, as in training, got {x.shape[1]}.")
-        return ((x - self.mean) @ self.weights + self.offset).astype(np.float32)
+    rows = _scale(x, "none")
+    return Encoder(linear_networks(rows.shape, num_features=None), {}, rows.scaling, rows.shape)
 
 
-def raw() -> LinearEncoder:
-    """Releases x itself: the paper's full-dimensional point."""
-    return LinearEncoder(None)
+def random_projection(
+    x: ArrayLike, *, num_features: int, seed: int = 0, scaling: str = "standard"
+) -> Encoder:
+    """Project x on random orthonormal directions.
+
+    Args:
+      x: Rows [n, ...].
+      num_features: Width of z.
+      seed: Seed of the directions, which depend on the width of x but not on its values.
+      scaling: "standard", "minmax" or "none".
+
+    Example:
+      >>> import numpy as np
+      >>> from privjax import baselines
+      >>> x = np.random.default_rng(0).normal(size=(20, 5))
+      >>> baselines.random_projection(x, num_features=2)(x).shape
+      (20, 2)
+    """
+    rows = _scale(x, scaling)
+    width = _check_width(num_features, rows)
+    draws = np.random.default_rng(seed).normal(size=(rows.x.shape[1], width))
+    return _linear_encoder(rows, np.linalg.qr(draws)[0])
 
 
-def random_projection(x: ArrayLike, *, num_features: int, seed: int = 0) -> LinearEncoder:
-    """Orthonormal directions drawn at random, the same for every x of that width."""
-    x = _rows(x)
-    num_features = _checked_width(num_features, x)
-    draws = np.random.default_rng(seed).normal(size=(x.shape[1], num_features))
-    return LinearEncoder(np.linalg.qr(draws)[0], x.mean(0))
+def pca(x: ArrayLike, *, num_features: int, scaling: str = "standard") -> Encoder:
+    """Project x on the directions of largest variance.
 
+    Args:
+      x: Rows [n, ...].
+      num_features: Width of z.
+      scaling: "standard", "minmax" or "none".
 
-def pca(x: ArrayLike, *, num_features: int) -> LinearEncoder:
-    """The directions of largest variance."""
-    x = _rows(x)
-    num_features = _checked_width(num_features, x)
-    mean = x.mean(0)
-    centred = x - mean
+    Example:
+      >>> import numpy as np
+      >>> from privjax import baselines
+      >>> x = np.random.default_rng(0).normal(size=(20, 5))
+      >>> baselines.pca(x, num_features=2)(x).shape
+      (20, 2)
+    """
+    rows = _scale(x, scaling)
+    width = _check_width(num_features, rows)
+    centred = rows.x - rows.mean
     directions = np.linalg.eigh(centred.T @ centred)[1]
-    return LinearEncoder(directions[:, ::-1][:, :num_features], mean)
+    return _linear_encoder(rows, directions[:, ::-1][:, :width])
 
 
 def duca(
@@ -77,65 +94,87 @@ def duca(
     privacy_weight: float,
     rho: float = 1.0,
     rho_prime: float = 1e-2,
-) -> LinearEncoder:
-    """Discriminant Utility-Cost Analysis, eq. exp_duca, by a generalised eigenproblem.
+    scaling: str = "standard",
+) -> Encoder:
+    """Solve Discriminant Utility-Cost Analysis, eq. exp_duca, as a generalised eigenproblem.
 
-    With centred X and the label matrices Y and P it maximises
-    tr(W'(XYY'X' - rho' I - privacy_weight XPP'X')W) under W'(XX' + rho I)W = I.
+    With centred X and the label matrices Y and P, W maximises
+    tr(W'(XYY'X' - rho' I - privacy_weight XPP'X')W) subject to W'(XX' + rho I)W = I.
 
     Args:
-      x: rows [n, ...].
-      y: utility labels [n], or a matrix [n, k].
-      p: private labels [n], or a matrix [n, l].
-      num_features: columns of W.
-      privacy_weight: the paper's lambda_P.
-      rho: ridge of the constraint. The paper refers to other works for it; 1 is small against the
-        scatter of standardised features.
-      rho_prime: ridge of the objective; it prefers directions of large variance among equals.
+      x: Rows [n, ...].
+      y: Utility labels [n], or a matrix [n, k].
+      p: Private labels [n], or a matrix [n, l].
+      num_features: Width of z.
+      privacy_weight: Weight lambda_P of the private scatter.
+      rho: Ridge of the constraint (> 0). The paper cites other works for its value; 1 is small compared with
+        the scatter of standardised features.
+      rho_prime: Ridge of the objective; it prefers directions of large variance.
+      scaling: "standard", "minmax" or "none".
+
+    Example:
+      >>> import numpy as np
+      >>> from privjax import baselines
+      >>> x, labels = np.random.default_rng(0).normal(size=(20, 5)), np.arange(20)
+      >>> baselines.duca(x, labels % 2, labels % 3, num_features=2, privacy_weight=1.0)(x).shape
+      (20, 2)
     """
-    x = _rows(x)
-    num_features = _checked_width(num_features, x)
+    rows = _scale(x, scaling)
+    width = _check_width(num_features, rows)
     _check_ridge(rho)
-    mean = x.mean(0)
-    centred = x - mean
-    utility = centred.T @ _label_matrix("y", y, len(x))
-    private = centred.T @ _label_matrix("p", p, len(x))
-    identity = np.eye(x.shape[1])
+    centred = rows.x - rows.mean
+    utility = centred.T @ _label_matrix("y", y, len(centred))
+    private = centred.T @ _label_matrix("p", p, len(centred))
+    identity = np.eye(centred.shape[1])
     gain = utility @ utility.T - rho_prime * identity - privacy_weight * private @ private.T
     # With XX' + rho I = LL' and W = L'^-1 V the constraint is V'V = I: an ordinary eigenproblem.
     inverse = np.linalg.inv(np.linalg.cholesky(centred.T @ centred + rho * identity))
     directions = np.linalg.eigh(inverse @ gain @ inverse.T)[1]
-    return LinearEncoder(inverse.T @ directions[:, ::-1][:, :num_features], mean)
+    return _linear_encoder(rows, inverse.T @ directions[:, ::-1][:, :width])
 
 
-def linear_erasure(x: ArrayLike, p: ArrayLike, *, tolerance: float = 1e-6) -> LinearEncoder:
-    """The smallest linear change of x after which no linear predictor of p beats a constant.
+def linear_erasure(x: ArrayLike, p: ArrayLike, *, tolerance: float = 1e-6) -> Encoder:
+    """Erase all linear information about p with the smallest linear change of x.
 
-    z = x - S^(1/2) Q S^(-1/2) (x - mean) with S the covariance of x and Q the projection on the
-    columns of S^(-1/2) Cov(x, p). Then Cov(z, p) = 0, all that linear predictors live on, and of
-    all such maps this one moves x least in mean square. The units of x and p do not matter.
+    z = x - S^(1/2) Q S^(-1/2) (x - mean), where S is the covariance of x and Q projects on the columns of
+    S^(-1/2) Cov(x, p). Hence Cov(z, p) = 0, and no linear predictor of p from z beats a constant. No other
+    such map has a smaller mean squared change of x. The release has the units of x, and the units of x and p
+    do not affect the result.
 
     Args:
-      x: rows [n, ...].
-      p: private labels [n], or a matrix [n, l].
-      tolerance: directions of the standardised x whose standard deviation is below this share of the
-        largest count as constant, and are released as such.
+      x: Rows [n, ...].
+      p: Private labels [n], or a matrix [n, l].
+      tolerance: Directions of the standardised x with a standard deviation below this fraction of the largest
+        count as constant and are released unchanged.
+
+    Example:
+      >>> import numpy as np
+      >>> from privjax import baselines
+      >>> x, p = np.random.default_rng(0).normal(size=(20, 5)), np.arange(20) % 2
+      >>> z = baselines.linear_erasure(x, p)(x)
+      >>> bool(np.allclose(z[p == 0].mean(0), z[p == 1].mean(0), atol=1e-5))
+      True
     """
-    x = _rows(x)
-    mean = x.mean(0)
-    rows, scale = _standardised(x)
-    values, vectors = np.linalg.eigh(rows.T @ rows / len(x))
-    deviations = np.sqrt(np.maximum(values, 0.0))
-    kept = deviations > tolerance * deviations.max()
-    vectors, deviations = vectors[:, kept], deviations[kept]
-    # In whitened coordinates: the directions that covary with p.
-    labels, _ = _standardised(_label_matrix("p", p, len(x)))
-    covariance = (rows @ vectors / deviations).T @ labels / len(x)
+    rows = _scale(x, "standard")
+    deviations = rows.x - rows.mean
+    scale = _spread(rows.x)  # scaling is per channel, erasure per feature
+    standardised = deviations / scale
+    labels = _label_matrix("p", p, len(standardised))
+    labels = (labels - labels.mean(0)) / _spread(labels)
+    values, vectors = np.linalg.eigh(standardised.T @ standardised / len(labels))
+    roots = np.sqrt(np.maximum(values, 0.0))
+    kept = roots > tolerance * roots.max()
+    vectors, roots = vectors[:, kept], roots[kept]
+    # In whitened coordinates: project out the directions that covary with p.
+    covariance = (standardised @ vectors / roots).T @ labels / len(labels)
     left, strengths, _ = np.linalg.svd(covariance, full_matrices=False)
     left = left[:, strengths > tolerance]
-    rest = np.eye(len(deviations)) - left @ left.T
-    weights = (vectors / deviations) @ rest @ (vectors * deviations).T
-    return LinearEncoder(weights / scale[:, None] * scale, mean, mean)
+    rest = np.eye(len(roots)) - left @ left.T
+    w = (vectors / roots) @ rest @ (vectors * roots).T
+    shift, spread = (
+        np.broadcast_to(a, rows.shape).ravel() for a in (rows.scaling.shift, rows.scaling.spread)
+    )
+    return _linear_encoder(rows, w / scale[:, None] * scale * spread, rows.mean * spread + shift)
 
 
 def duca_mmd(
@@ -151,69 +190,66 @@ def duca_mmd(
     batch_size: int = 500,
     num_epochs: int = 100,
     seed: int = 0,
-) -> LinearEncoder:
-    """DUCA-MMD: z = W'x minimises -DI(z, y) + privacy_weight MMD(z, p).
+    scaling: str = "standard",
+) -> Encoder:
+    """Train DUCA-MMD: z = W'x minimises -DI(z, y) + privacy_weight MMD(z, p).
 
-    DI is the linear discriminant information of `discriminant_information`, which hardly knows the
-    scale of z until z is small against rho, while MMD falls with the scale. So a tiny rho lets the
-    training shrink z below the kernel's bandwidths instead of hiding p.
+    DI is the linear `discriminant_information`. It is nearly independent of the scale of z until z is small
+    compared with rho, while MMD falls with the scale. A tiny rho therefore lets training shrink z below the
+    bandwidths of the kernel without hiding p.
 
     Args:
-      x: rows [n, ...].
-      y: utility labels [n], or a matrix [n, k].
-      p: private labels [n].
-      num_features: width of z.
-      privacy_weight: the paper's lambda_P. DI grows with the batch, up to about its size.
-      rho: ridge of the discriminant information.
-      kernel: of the MMD; the paper's mixture of Gaussians when None.
-      learning_rate: of Adam.
-      batch_size: rows a step.
-      num_epochs: passes over x.
-      seed: of the first W and of the order of rows.
+      x: Rows [n, ...].
+      y: Utility labels [n], or a matrix [n, k].
+      p: Private labels [n].
+      num_features: Width of z.
+      privacy_weight: Weight lambda_P of MMD. DI is up to about the batch size.
+      rho: Ridge of the discriminant information (> 0).
+      kernel: Kernel of MMD; the paper's mixture of Gaussians if None.
+      learning_rate: Learning rate of Adam.
+      batch_size: Maximum number of rows in a batch.
+      num_epochs: Number of passes over x.
+      seed: Seed of the initial W and the order of rows.
+      scaling: "standard", "minmax" or "none".
+
+    Example:
+      >>> import numpy as np
+      >>> from privjax import baselines
+      >>> x, labels = np.random.default_rng(0).normal(size=(20, 5)), np.arange(20)
+      >>> settings = dict(num_features=2, privacy_weight=1.0, num_epochs=1)
+      >>> baselines.duca_mmd(x, labels % 2, labels % 3, **settings)(x).shape
+      (20, 2)
     """
-    x = _rows(x)
-    num_features = _checked_width(num_features, x)
+    rows = _scale(x, scaling)
+    width = _check_width(num_features, rows)
     _check_ridge(rho)
     for name, value in (("batch_size", batch_size), ("num_epochs", num_epochs)):
         if value < 1:
             raise ValueError(f"{name} must be at least 1, got {value}.")
-    if np.ndim(p) != 1 or np.issubdtype(np.asarray(p).dtype, np.floating):
+    groups, num_classes = as_labels("p", p, len(rows.x))
+    if not num_classes:
         raise TypeError("p must be integer labels [n]: MMD compares groups of rows.")
-    groups = _label_matrix("p", p, len(x))
-    mean = x.mean(0)
     key, draw = jax.random.split(jax.random.key(seed))
-    # Orthonormal columns at first: z then starts at the scale of x.
-    w = jax.nn.initializers.orthogonal()(draw, (x.shape[1], num_features))
+    # Orthonormal columns give the initial z the scale of x.
+    w = jax.nn.initializers.orthogonal()(draw, (rows.x.shape[1], width))
     w = _train_linear(
         w,
-        jnp.asarray(x - mean, jnp.float32),
-        jnp.asarray(_label_matrix("y", y, len(x)), jnp.float32),
-        jnp.asarray(groups.argmax(1)),
+        rows.x - rows.mean,
+        _label_matrix("y", y, len(rows.x)),
+        groups,
         key,
-        jnp.asarray([privacy_weight, rho, learning_rate], jnp.float32),
+        np.array([privacy_weight, rho, learning_rate]),
         kernel=gaussian_mixture() if kernel is None else kernel,
-        num_classes=groups.shape[1],
-        batch_size=min(batch_size, len(x)),
+        num_classes=num_classes,
+        batch_size=min(batch_size, len(rows.x)),
         num_epochs=num_epochs,
     )
-    return LinearEncoder(np.asarray(w, np.float64), mean)
+    return _linear_encoder(rows, np.asarray(w, np.float64))
 
 
 @functools.partial(jax.jit, static_argnames=("num_classes", "batch_size", "num_epochs"))
-def _train_linear(
-    w: Array,
-    x: Array,
-    y: Array,
-    p: Array,
-    key: Array,
-    settings: Array,
-    *,
-    kernel: Kernel,
-    num_classes: int,
-    batch_size: int,
-    num_epochs: int,
-) -> Array:
-    privacy_weight, rho, learning_rate = settings
+def _train_linear(w, x, y, p, key, numbers, *, kernel, num_classes, batch_size, num_epochs) -> Array:
+    privacy_weight, rho, learning_rate = numbers
     optimizer = optax.adam(learning_rate)
     num_batches = len(x) // batch_size
 
@@ -234,53 +270,55 @@ def _train_linear(
     return jax.lax.scan(epoch, (w, optimizer.init(w)), jax.random.split(key, num_epochs))[0][0]
 
 
-def _rows(x: ArrayLike) -> np.ndarray:
-    x = np.asarray(x, np.float64)
-    if x.ndim < 2 or len(x) < 2:
-        raise ValueError(f"x must hold at least two rows [n, ...], got shape {x.shape}.")
-    if not np.isfinite(x).all():
+class _Rows(NamedTuple):
+    """Scaled and flattened rows x [n, features] in float64, and the scaling of raw rows of a shape."""
+
+    x: np.ndarray
+    mean: np.ndarray
+    shape: tuple[int, ...]
+    scaling: Scaling
+
+
+def _scale(x: ArrayLike, method: str) -> _Rows:
+    raw_rows = np.asarray(x, np.float64)
+    if raw_rows.ndim < 2 or len(raw_rows) < 2:
+        raise ValueError(f"x must hold at least two rows [n, ...], got shape {raw_rows.shape}.")
+    if not np.isfinite(raw_rows).all():
         raise ValueError("x must be finite: drop or fill the rows with NaN or infinity.")
-    return x.reshape(len(x), -1)
+    scaling = fit_scaling(raw_rows, method=method)
+    rows = ((raw_rows - scaling.shift) / scaling.spread).reshape(len(raw_rows), -1)
+    return _Rows(rows, rows.mean(0), raw_rows.shape[1:], scaling)
 
 
-def _checked_width(num_features: int, x: np.ndarray) -> int:
-    if not 1 <= num_features <= x.shape[1]:
-        raise ValueError(
-            f"num_features must be between 1 and {x.shape[1]}, the width of x, got {num_features}."
-        )
+def _linear_encoder(rows: _Rows, w: np.ndarray, offset: np.ndarray | float = 0.0) -> Encoder:
+    """Make the encoder z = W'(x - mean) + offset of scaled rows."""
+    params = {"weights": w, "mean": rows.mean, "offset": np.broadcast_to(offset, w.shape[1:])}
+    params = {name: jnp.asarray(array, jnp.float32) for name, array in params.items()}
+    return Encoder(linear_networks(rows.shape, num_features=w.shape[1]), params, rows.scaling, rows.shape)
+
+
+def _check_width(num_features: int, rows: _Rows) -> int:
+    most = rows.x.shape[1]
+    if not 1 <= num_features <= most:
+        raise ValueError(f"num_features must be between 1 and {most}, the width of x, got {num_features}.")
     return num_features
 
 
 def _check_ridge(rho: float) -> None:
-    if not 0 < rho < np.inf:
+    if not 0 < rho < math.inf:
         raise ValueError(f"rho must be positive and finite, got {rho}.")
 
 
-def _standardised(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Columns of mean 0 and variance 1, and what they were divided by; 0 and 1 for constant columns."""
-    centred = x - x.mean(0)
-    scale = centred.std(0)
-    varies = scale > 1e-12 * np.abs(x).max(0)  # the mean of a constant is rounded
-    scale = np.where(varies, scale, 1.0)
-    return np.where(varies, centred, 0.0) / scale, scale
+def _spread(x: np.ndarray) -> np.ndarray:
+    """Standard deviation of each column; 1 for constant columns, whose mean is subject to rounding."""
+    spread = x.std(0)
+    return np.where(spread > 1e-12 * np.abs(x).max(0), spread, 1.0)
 
 
 def _label_matrix(name: str, labels: ArrayLike, n: int) -> np.ndarray:
-    """Integer labels as one-hot rows; a matrix as it is."""
-    labels = np.asarray(labels)
-    if labels.ndim not in (1, 2) or len(labels) != n:
-        raise ValueError(f"{name} must have one row for each of the {n} rows of x, got shape {labels.shape}.")
-    if labels.ndim == 2:
-        labels = labels.astype(np.float64)
-        if not np.isfinite(labels).all():
-            raise ValueError(f"{name} must be finite: drop or fill the rows with NaN or infinity.")
-        return labels
-    if labels.dtype != bool and not np.issubdtype(labels.dtype, np.integer):
-        raise TypeError(f"{name} must be integer labels [n] or a matrix [n, k].")
-    if labels.min() < 0:
-        raise ValueError(f"{name} holds the label {labels.min()}: number the classes from 0.")
-    if n * (int(labels.max()) + 1) > _MOST_CELLS:
-        raise ValueError(f"{name} holds the label {labels.max()}: number the classes from 0.")
-    matrix = np.zeros((n, int(labels.max()) + 1))
-    matrix[np.arange(n), labels.astype(np.int64)] = 1
-    return matrix
+    """Return classes as one-hot rows, without columns for absent classes, and reals as a matrix."""
+    values, num_classes = as_labels(name, labels, n)
+    if not num_classes:
+        return np.asarray(values, np.float64)
+    present, numbers = np.unique(values, return_inverse=True)
+    return np.eye(len(present))[numbers]

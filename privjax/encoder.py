@@ -199,6 +199,12 @@ class Encoder:
             f"scaling {self.scaling.method}, release {self.release.name})"
         )
 
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        """Pickle settings and parameters, because functions of networks cannot be pickled."""
+        if is_built_in(self.networks):
+            return Encoder.from_arrays, self.to_arrays()
+        return super().__reduce_ex__(protocol)
+
     def to_arrays(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """Return a JSON header and arrays by name, from which `from_arrays` builds an equal encoder."""
         header = {

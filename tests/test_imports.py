@@ -27,13 +27,13 @@ ROOMS = {
     "release": set(),
     "encoder": {"files", "networks", "release"},
     "training": {"kernels", "losses", "networks"},
-    "baselines": {"kernels", "losses"},
+    "baselines": {"kernels", "losses", "networks", "encoder", "training"},
     "datasets": {"extras", "files"},
     "sweeping": {"files", "progress", "datasets", "encoder", "networks", "training"},
     "auditing": {"files", "progress", "independence", "networks", "datasets", "sweeping"},
     "exporting": {"extras", "files", "progress", "datasets", "encoder", "networks", "sweeping"},
     "reporting": {"extras", "files", "auditing", "exporting", "sweeping"},
-    "estimator": {"files", "exporting", "networks", "sweeping", "training"},
+    "estimator": {"files", "exporting", "networks", "encoder", "training"},
 }
 NO_JAX = ("datasets", "auditing")
 HEAVY = (

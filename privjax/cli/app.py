@@ -164,10 +164,10 @@ def export(
         point, name = int(best["point"]), f"{name_of(best)}, the best on validation rows"
     header = write(workdir, point, to=to)
     if as_json:
-        return running.print_json(header)
+        return running.print_json(header.to_dict())
     print(
-        f"{to}: {name}; {header['parameters']} parameters, {header['bytes']} bytes, "
-        f"{header['multiply_adds']} multiply-adds a row"
+        f"{to}: {name}; {header.parameters} parameters, {header.bytes} bytes, "
+        f"{header.multiply_adds} multiply-adds a row"
     )
 
 
@@ -186,13 +186,13 @@ def apply(
 
     privjax apply encoder.onnx rows.parquet --to z.parquet --progress off
     """
-    from privjax.exporting.release import release
+    from privjax.exporting import release_file
 
-    done = release(encoder, rows, to=to, progress=running.chosen(progress))
+    done = release_file(encoder, rows, to=to, progress=running.chosen(progress))
     if as_json:
-        running.print_json(done)
+        running.print_json(done._asdict())
     else:
-        print(f"{to}: {done['rows']} rows of {done['width']} numbers in {done['seconds']:.1f} s")
+        print(f"{to}: {done.rows} rows of {done.width} numbers in {done.seconds:.1f} s")
 
 
 for _command in (demo, datasets, sweep, audit, report, export, apply):

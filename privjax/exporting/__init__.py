@@ -1,9 +1,16 @@
-"""The private half of a member as a file for the device, and a file of rows through it.
+"""Encoders as files for a device, and the release of files of rows through them."""
 
-`privjax.export` and `privjax.release` are the functions of those names.
-"""
+from privjax.exporting.device import describe, export, load_file, write_encoder
+from privjax.exporting.releasing import ReleaseSummary, release_file
+from privjax.exporting.runner import FileEncoder, Header
 
-from privjax.exporting.release import release
-from privjax.exporting.write import describe, export
-
-__all__ = ["describe", "export", "release"]
+__all__ = [
+    "FileEncoder",
+    "Header",
+    "ReleaseSummary",
+    "describe",
+    "export",
+    "load_file",
+    "release_file",
+    "write_encoder",
+]

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from privjax.exporting.write import describe
+from privjax.exporting import describe
 from privjax.reporting.curves import make_attribute
 from privjax.reporting.facts import words
 from privjax.sweeping import load_history, load_results
@@ -195,6 +195,7 @@ def _size(workdir: str | os.PathLike, members: Mapping[int, Mapping[str, Any]]) 
     """What an encoder costs, the same for every member, as their networks have the same shapes."""
     point = min(members, key=lambda point: (members[point]["status"] == "diverged", point))
     try:
-        return describe(workdir, point)
+        header = describe(workdir, point)
+        return {**header.to_dict(), "output": {"width": header.width}}
     except (ValueError, OSError):  # networks of the user's own, or no checkpoint any more
         return None

@@ -142,7 +142,7 @@ def test_an_audit_that_cannot_be_done(people, arguments, says):
 def test_an_export_is_of_the_point_asked_for_or_of_the_one_chosen(people, audited, tmp_path):
     x = np.random.default_rng(1).normal(size=(5, 6)).astype(np.float32)
     given = json.loads(run("export", audited, "--point", 3, "--to", tmp_path / "three.npz", "--json").stdout)
-    assert (given["point"], given["privacy_weight"]) == (3, 16.0)
+    assert (given["member"], given["privacy_weight"]) == (3, 16.0)
     done = run("export", audited, "--to", tmp_path / "chosen.npz")
     curve = privjax.pareto(audited)["mmd"]
     number = curve.operating_point()
@@ -155,7 +155,7 @@ def test_an_export_is_of_the_point_asked_for_or_of_the_one_chosen(people, audite
     encoder = privjax.load_encoder(audited, 3)
     released = runner.load(tmp_path / "three.npz")(x * encoder.spread + encoder.shift)
     np.testing.assert_allclose(released, encoder(x), atol=1e-5)
-    assert runner.load(tmp_path / "chosen.npz").header["point"] == point
+    assert runner.load(tmp_path / "chosen.npz").header.member == point
 
 
 def test_an_export_needs_a_point_where_none_was_audited(people, tmp_path):

@@ -1,6 +1,7 @@
-"""The three formats of an exported encoder: what their plain readers give, and what damage does."""
+"""The formats of an exported encoder: agreement, plain readers, and the refusal of damaged files."""
 
 import json
+import math
 import subprocess
 import sys
 
@@ -9,88 +10,157 @@ import numpy as np
 import pytest
 
 import privjax
-from privjax.exporting import runner, sealed
-from privjax.exporting.layers import make_header, make_layers
-from privjax.exporting.onnx import onnx_bytes
-from privjax.exporting.read import load_file
-from privjax.exporting.stablehlo import PLATFORMS, stablehlo_bytes
-from privjax.exporting.write import npz_bytes
-from privjax.sweeping import Encoder
+from privjax.encoder import Encoder, Scaling
+from privjax.exporting import export, load_file, runner
+from privjax.exporting.formats import PLATFORMS, seal, unseal
+from privjax.networks import Networks
+from privjax.release import ReleaseMechanism
 
 SUFFIXES = ("npz", "stablehlo", "onnx")
-rng = np.random.default_rng(0)
+SMALL = {"num_outputs": 2, "num_private": 10, "public_widths": (9,), "discriminator_widths": (8,)}
+FILTERS = {"private_filters": 3, "public_filters": 4}
+# Networks, multiply-adds by hand and width of z. A convolution costs 9 weights per channel, filter and pixel;
+# pooling drops the last row or column of odd sides. An encoder may take flat rows of images.
+NETWORKS = {
+    "nn of two layers": (privjax.nn_networks((8, 8), private_widths=(7, 5), **SMALL), 64 * 7 + 7 * 5, 5),
+    "nn of images": (privjax.nn_networks((9, 7, 2), private_widths=(5,), **SMALL), 126 * 5, 5),
+    "scnn": (privjax.scnn_networks((8, 8, 1), num_features=6, **SMALL, **FILTERS), 27 * 64 + 48 * 6, 6),
+    "scnn of images": (
+        privjax.scnn_networks((9, 7, 2), num_features=6, **SMALL, **FILTERS),
+        54 * 63 + 36 * 6,
+        6,
+    ),
+    "cnn of images": (privjax.cnn_networks((9, 7, 2), **SMALL, **FILTERS), 54 * 63, 36),
+    "linear": (privjax.networks.linear_networks((2, 3), num_features=4), 24, 4),
+    "identity": (privjax.networks.linear_networks((2, 3), num_features=None), 0, 6),
+}
+SHAPES = {"nn of two layers": (64,), "scnn": (64,), "linear": (2, 3), "identity": (2, 3)}
 
 
-def make_encoder(networks, scaled):
+def random_encoder(name: str) -> Encoder:
+    rng = np.random.default_rng(0)
+    networks = NETWORKS[name][0]
     shapes = jax.eval_shape(networks.init, jax.random.key(0))["private"]
     params = jax.tree.map(lambda a: rng.normal(0.1, 0.3, a.shape).astype(np.float32), shapes)
-    shift, spread = rng.normal(size=scaled), rng.uniform(1, 3, size=scaled)
-    return Encoder(params, networks, shift.astype(np.float32), spread.astype(np.float32))
+    shape = SHAPES.get(name, (9, 7, 2))
+    shift, spread = rng.normal(size=shape[-1]), rng.uniform(1, 3, size=shape[-1])
+    scaling = Scaling("standard", shift.astype(np.float32), spread.astype(np.float32))
+    return Encoder(networks, params, scaling, shape)
 
 
-def contents(encoder, shape=None):
-    layers = make_layers(encoder, shape)
-    header = make_header(layers, {}, {"point": 3})
-    return {
-        "npz": npz_bytes(layers, header),
-        "stablehlo": stablehlo_bytes(encoder, layers, header),
-        "onnx": onnx_bytes(layers, header),
-    }
+def raw_rows(encoder: Encoder, n: int = 11) -> np.ndarray:
+    return np.random.default_rng(1).normal(0, 3, (n, *encoder.input_shape)).astype(np.float32)
 
 
-@pytest.fixture(scope="module")
-def encoder():
-    return make_encoder(privjax.cnn_networks((5, 4, 2), num_outputs=2, private_filters=3), 2)
-
-
-@pytest.fixture(scope="module")
-def files(encoder, tmp_path_factory):
+@pytest.fixture(scope="module", params=list(NETWORKS))
+def exported(request, tmp_path_factory):
+    """An encoder, and a folder with its file in each format."""
     folder = tmp_path_factory.mktemp("formats")
-    for suffix, content in contents(encoder).items():
-        (folder / f"encoder.{suffix}").write_bytes(content)
+    encoder = random_encoder(request.param)
+    headers = [export(encoder, to=folder / f"encoder.{suffix}") for suffix in SUFFIXES]
+    assert headers[0] == headers[1] == headers[2]
+    return request.param, encoder, folder
+
+
+def test_every_format_agrees_with_the_encoder(exported):
+    _, encoder, folder = exported
+    x = raw_rows(encoder)
+    z = encoder(x)
+    scale = np.abs(z).max()
+    assert scale > 0.1
+    for suffix in SUFFIXES:
+        loaded = load_file(folder / f"encoder.{suffix}")
+        assert loaded(x).dtype == np.float32
+        assert np.abs(loaded(x) - z).max() < 1e-5 * scale, suffix
+        assert np.abs(loaded(x.reshape(len(x), -1)) - z).max() < 1e-5 * scale
+        np.testing.assert_allclose(loaded(x[:1]), z[:1], atol=1e-5 * scale)
+        assert loaded(x[:0]).shape == (0, z.shape[1])
+        for wrong in (np.zeros((3, 5)), np.zeros(64), np.zeros((0, 5))):
+            with pytest.raises(ValueError, match="x must hold rows of shape"):
+                loaded(wrong)
+
+
+def test_the_header_states_shapes_and_cost(exported):
+    name, encoder, folder = exported
+    arrays = [*jax.tree.leaves(encoder.params), encoder.scaling.shift, encoder.scaling.spread]
+    for suffix in SUFFIXES:
+        header = load_file(folder / f"encoder.{suffix}").header
+        assert header.input_shape == encoder.input_shape
+        assert (header.multiply_adds, header.width) == NETWORKS[name][1:]
+        # The linear kind has a second scaling, whose spread is 1.
+        constants = math.prod(encoder.input_shape) if name == "linear" else 0
+        assert header.parameters == sum(a.size for a in arrays) + constants
+        assert header.bytes == 4 * header.parameters
+        assert header == runner.Header.from_dict(json.loads(json.dumps(header.to_dict())))
+
+
+def test_a_device_needs_numpy_alone(exported):
+    _, encoder, folder = exported
+    x = raw_rows(encoder)
+    np.save(folder / "rows.npy", x)
+    lines = "import sys, runpy; sys.modules.update(jax=None, flax=None, privjax=None, sklearn=None); "
+    lines += "runpy.run_path('privjax_runner.py', run_name='__main__')"
+    command = [sys.executable, "-I", "-W", "error", "-c", lines, "encoder.npz", "rows.npy", "z.npy"]
+    subprocess.run(command, cwd=folder, check=True)
+    np.testing.assert_array_equal(np.load(folder / "z.npy"), load_file(folder / "encoder.npz")(x))
+    usage = subprocess.run(command[:-1], cwd=folder, capture_output=True, text=True)
+    assert usage.returncode == 1
+    assert "python privjax_runner.py encoder.npz rows.npy z.npy" in usage.stderr
+
+
+def test_hostile_layers_are_refused(exported, tmp_path):
+    name, encoder, folder = exported
+    path = tmp_path / "encoder.npz"
+    header, arrays = privjax.files.read_arrays(folder / "encoder.npz")
+
+    def refused(match, changed=(), **changes):
+        arrays_now = dict(arrays, **dict(changed))
+        privjax.files.write_arrays(path, {**header, **changes}, arrays_now)
+        with pytest.raises(ValueError, match=match) as error:
+            load_file(path)
+        assert "\n" not in str(error.value)
+        assert str(error.value).endswith("export it again.")
+
+    last = f"{len(arrays) - 1:03d}"
+    refused("belong to no layer", {"999": np.zeros(3, np.float32)})
+    refused("not all float32", {last: arrays[last].astype(np.float64)})
+    refused("'eval' is unknown", layers=[["scale", 2, []], ["eval", 0, []]])
+    refused("lacks parameters", layers=[*header["layers"], ["dense", 2, []]])
+    refused("not a valid encoder", layers=None)
+    refused("not a valid encoder", layers=[["dense", 10**9]])
+    refused("return rows of shape", width=header["width"] + 1)
+    refused("not have format privjax-encoder 2", version=1)
+    refused("not have format privjax-encoder 2", format="other")
+    for shape in ([], [64.0], [-64], "64", {}, None, 64):
+        refused("not a valid encoder", input_shape=shape)
+    if name != "identity":
+        refused("not a valid encoder", {last: arrays[last][:-1].repeat(3)})
+    if "cnn" in name:
+        refused("cannot be reshaped", layers=[["reshape", 0, [4, 4, 1]], *header["layers"]])
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    """A folder with one small encoder in each format."""
+    folder = tmp_path_factory.mktemp("formats")
+    for suffix in SUFFIXES:
+        export(random_encoder("cnn of images"), to=folder / f"encoder.{suffix}")
     return folder
 
 
 @pytest.fixture(scope="module")
-def rows():
-    return rng.normal(0, 3, (11, 5, 4, 2)).astype(np.float32)
+def encoder():
+    return random_encoder("cnn of images")
 
 
-def expected_z(encoder, x):
-    return encoder((x - encoder.shift) / encoder.spread)
+@pytest.fixture(scope="module")
+def rows(encoder):
+    return raw_rows(encoder)
 
 
-@pytest.mark.parametrize(
-    ("networks", "shape", "scaled", "found"),
-    [
-        (privjax.nn_networks(6, num_outputs=2), (6,), 6, (6,)),
-        (privjax.nn_networks((2, 3), num_outputs=2), (6,), 6, (6,)),
-        (privjax.nn_networks((2, 3), num_outputs=2), (2, 3), 3, (2, 3)),
-        (privjax.nn_networks(6, num_outputs=2), (2, 3), 3, (2, 3)),
-        (privjax.nn_networks(6, num_outputs=2), (1, 2, 3), 3, (2, 3)),
-        (privjax.scnn_networks((5, 4, 3), num_outputs=2), (5, 4, 3), 3, (5, 4, 3)),
-        (privjax.scnn_networks((4, 7, 1), num_outputs=2), (28,), 28, (28,)),
-    ],
-)
-def test_rows_of_any_shape_the_networks_take(networks, shape, scaled, found, tmp_path):
-    encoder = make_encoder(networks, scaled)
-    x = rng.normal(0, 3, (3, *shape)).astype(np.float32)
-    z = expected_z(encoder, x)
-    for known in (shape, None):  # results of older sweeps do not say the shape
-        layers = make_layers(encoder, known)
-        assert layers.shape == (known or found)
-        header = make_header(layers, {}, {})
-        path = tmp_path / "encoder.npz"
-        path.write_bytes(npz_bytes(layers, header))
-        np.testing.assert_allclose(load_file(path)(x), z, atol=1e-5 * np.abs(z).max())
-        path = tmp_path / "encoder.onnx"
-        path.write_bytes(onnx_bytes(layers, header))
-        np.testing.assert_allclose(load_file(path)(x), z, atol=1e-5 * np.abs(z).max())
-
-
-def test_many_rows_go_through_in_blocks(files, encoder, rows, monkeypatch):
-    z = expected_z(encoder, rows)
-    monkeypatch.setattr(runner, "_WORK", 3 * 9 * 2 * 3 * 20)  # three rows at a time
+def test_many_rows_are_processed_in_blocks(files, encoder, rows, monkeypatch):
+    z = encoder(rows)
+    monkeypatch.setattr(runner, "_WORK", 3 * encoder.multiply_adds)
     for suffix in SUFFIXES:
         loaded = load_file(files / f"encoder.{suffix}")
         sizes, apply = [], loaded.apply
@@ -99,18 +169,18 @@ def test_many_rows_go_through_in_blocks(files, encoder, rows, monkeypatch):
         assert sizes == [3, 3, 3, 2]
 
 
-def test_plain_onnxruntime_reads_it(files, encoder, rows):
+def test_plain_onnxruntime_reads_the_onnx_file(files, encoder, rows):
     onnxruntime = pytest.importorskip("onnxruntime")
     session = onnxruntime.InferenceSession(str(files / "encoder.onnx"), providers=["CPUExecutionProvider"])
     (given,), (got,) = session.get_inputs(), session.get_outputs()
-    assert (given.name, given.shape, given.type) == ("x", ["n", 5, 4, 2], "tensor(float)")
-    assert (got.name, got.shape) == ("z", ["n", 12])
-    z = expected_z(encoder, rows)
+    assert (given.name, given.shape, given.type) == ("x", ["n", 9, 7, 2], "tensor(float)")
+    assert (got.name, got.shape) == ("z", ["n", 36])
+    z = encoder(rows)
     for n in (1, 2, 11):
         np.testing.assert_allclose(session.run(["z"], {"x": rows[:n]})[0], z[:n], atol=1e-5 * np.abs(z).max())
 
 
-# As the docstring of privjax.exporting.stablehlo says it.
+# The recipe in the docstring of privjax.exporting.formats.
 PLAIN_JAX = """
 import sys, jax, numpy
 from jax import export
@@ -121,27 +191,28 @@ assert not any(name.startswith("privjax") for name in sys.modules)
 """
 
 
-def test_plain_jax_reads_it_for_every_platform(files, encoder, rows):
+def test_plain_jax_reads_the_stablehlo_file_for_every_platform(files, encoder, rows):
     np.save(files / "rows.npy", rows)
     subprocess.run([sys.executable, "-c", PLAIN_JAX], cwd=files, check=True)
-    z = expected_z(encoder, rows)
+    z = encoder(rows)
     np.testing.assert_allclose(np.load(files / "z.npy"), z, atol=1e-5 * np.abs(z).max())
-    said, _, program = sealed.unsealed(files / "encoder.stablehlo").partition(b"\n")
+    header, _, program = unseal(files / "encoder.stablehlo").partition(b"\n")
     exported = jax.export.deserialize(bytearray(program))
     assert exported.platforms == PLATFORMS == ("cpu", "cuda", "tpu")
     text = exported.mlir_module()
     assert text.count("precision HIGHEST") == 2 * text.count("stablehlo.convolution(") > 0
-    assert json.loads(said)["point"] == 3
+    assert json.loads(header)["width"] == 36
 
 
-def test_the_same_encoder_gives_the_same_file(files, encoder):
-    for suffix, content in contents(encoder).items():
-        assert content == (files / f"encoder.{suffix}").read_bytes(), suffix
+def test_the_same_encoder_gives_the_same_file(files, tmp_path):
+    for suffix in SUFFIXES:
+        export(random_encoder("cnn of images"), to=tmp_path / f"encoder.{suffix}")
+        assert (tmp_path / f"encoder.{suffix}").read_bytes() == (files / f"encoder.{suffix}").read_bytes()
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
-def test_no_byte_can_be_changed(files, rows, tmp_path, suffix):
-    """Each is refused; in the zip of an npz some do not matter, such as dates."""
+def test_every_changed_byte_is_refused_or_has_no_effect(files, rows, tmp_path, suffix):
+    """In the zip archive of an npz some bytes have no effect, such as dates."""
     whole = (files / f"encoder.{suffix}").read_bytes()
     z = load_file(files / f"encoder.{suffix}")(rows)
     path = tmp_path / f"encoder.{suffix}"
@@ -162,31 +233,34 @@ def test_no_byte_can_be_changed(files, rows, tmp_path, suffix):
     assert refused > (0.8 if suffix == "npz" else 0.999) * len(places)
     for cut in (0, 1, 63, 64, 65, len(whole) // 2, len(whole) - 1):
         path.write_bytes(whole[:cut])
-        with pytest.raises(ValueError, match="export it again"):
-            load_file(path)
-    path.write_bytes(whole + b"0")
-    if suffix != "npz":
-        with pytest.raises(ValueError, match="export it again"):
+        with pytest.raises(ValueError, match="truncated|incomplete"):
             load_file(path)
 
 
-def test_hostile_files_are_refused(files, tmp_path):
-    said, _, program = sealed.unsealed(files / "encoder.stablehlo").partition(b"\n")
-    other = json.loads(said)
-    other["input"]["shape"] = [40]
+def test_hostile_programs_are_refused(files, tmp_path):
+    header, _, program = unseal(files / "encoder.stablehlo").partition(b"\n")
+    other = {**json.loads(header), "input_shape": [40]}
     inside = {
-        "stablehlo": [b"", b"\n", said, said + b"\nnonsense", b"{}\n" + program, said[:-1] + b"\n" + program]
-        + [json.dumps(other).encode() + b"\n" + program, b"[" * 100_000],
+        "stablehlo": [
+            b"",
+            b"\n",
+            header,
+            header + b"\nnonsense",
+            b"{}\n" + program,
+            header[:-1] + b"\n" + program,
+            json.dumps(other).encode() + b"\n" + program,
+            b"[" * 100_000,
+        ],
         "onnx": [b"", b"nonsense", b"\x08\x08", (files / "encoder.npz").read_bytes()],
     }
     for suffix, hostile in inside.items():
         path = tmp_path / f"encoder.{suffix}"
         for content in hostile:
-            path.write_bytes(sealed.seal(content))
-            with pytest.raises(ValueError, match="export it again") as told:
+            path.write_bytes(seal(content))
+            with pytest.raises(ValueError, match="export it again") as error:
                 load_file(path)
-            assert str(told.value).count("\n") == 0
-        path.write_bytes((files / "encoder.npz").read_bytes())  # by another name
+            assert str(error.value).count("\n") == 0
+        path.write_bytes((files / "encoder.npz").read_bytes())  # a file with the wrong suffix
         with pytest.raises(ValueError, match="export it again"):
             load_file(path)
 
@@ -194,5 +268,23 @@ def test_hostile_files_are_refused(files, tmp_path):
 @pytest.mark.parametrize(("suffix", "module"), [("onnx", "onnxruntime"), ("stablehlo", "flatbuffers")])
 def test_a_missing_library_is_named(files, monkeypatch, suffix, module):
     monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(ImportError, match=rf"{module} is not installed: pip install 'privjax\[export\]'"):
+    with pytest.raises(ImportError, match=rf"{module} is not installed: .*pip install 'privjax\[export\]'"):
         load_file(files / f"encoder.{suffix}")
+
+
+def test_encoders_without_a_layer_form_are_refused(encoder, tmp_path):
+    def release(z, key):
+        return z + jax.random.normal(key, z.shape)
+
+    noisy = ReleaseMechanism("noise", release, stochastic=True)
+    own = Networks(encoder.networks.init, encoder.networks.private, encoder.networks.public)
+    for suffix in SUFFIXES:
+        path = tmp_path / f"encoder.{suffix}"
+        with pytest.raises(ValueError, match="the release mechanism noise .*"):
+            export(Encoder(encoder.networks, encoder.params, encoder.scaling, (9, 7, 2), noisy), to=path)
+        with pytest.raises(ValueError, match="networks are your own, so their layers are unknown"):
+            export(Encoder(own, encoder.params, encoder.scaling, (9, 7, 2)), to=path)
+        broken = Scaling("standard", encoder.scaling.shift * np.inf, encoder.scaling.spread)
+        with pytest.raises(ValueError, match="parameters that are not finite"):
+            export(Encoder(encoder.networks, encoder.params, broken, (9, 7, 2)), to=path)
+    assert not list(tmp_path.iterdir())

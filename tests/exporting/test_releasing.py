@@ -1,5 +1,6 @@
-"""A file of rows through an exported encoder: every format, in blocks, whole or not at all."""
+"""The release of files of rows: every format, block by block, completely or not at all."""
 
+import dataclasses
 import resource
 import signal
 import subprocess
@@ -9,14 +10,13 @@ import tracemalloc
 import numpy as np
 import pytest
 
-import privjax
+from privjax import baselines, datasets
 from privjax.datasets import Column
 from privjax.datasets.stream import open_rows
-from privjax.exporting import export, release
-from privjax.exporting.read import load_file
+from privjax.encoder import Encoder
+from privjax.exporting import FileEncoder, load_file, release_file, releasing, write_encoder
 
 pandas = pytest.importorskip("pandas")
-ROOM = sys.modules["privjax.exporting.release"]  # the function has its name
 COLOURS = ("blue", "green", "red")
 
 
@@ -36,22 +36,23 @@ def make_people(rows, seed=0):
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """Of encoders trained on people, some of whom did not tell their age or colour."""
+    """A folder of encoders for people, some of whom lack their age or colour."""
     folder = tmp_path_factory.mktemp("people")
     people = make_people(120)
     people["age"] = people["age"].astype(object).mask(np.arange(120) % 40 == 7)
     people["colour"] = people["colour"].mask(np.arange(120) % 40 == 9)
     people.to_csv(folder / "people.csv", index=False)
-    data = privjax.datasets.from_table(
-        folder / "people.csv", utility="doing", private="who", missing="impute"
-    )
-    networks = privjax.nn_networks(6, num_outputs=2, private_widths=(4,), public_widths=())
-    privjax.sweep(
-        data, privacy_weights=[1.0], networks=networks, num_epochs=1, batch_size=64, workdir=folder / "run"
-    )
+    data = training_data(folder)
+    encoder = baselines.random_projection(data.x, num_features=4)
+    encoder.save(folder / "trained.npz")
+    columns = [column.to_dict() for column in data.columns]
     for suffix in ("npz", "onnx", "stablehlo"):
-        export(folder / "run", 0, to=folder / f"encoder.{suffix}")
+        write_encoder(encoder, folder / f"encoder.{suffix}", names=data.feature_names, columns=columns)
     return folder
+
+
+def training_data(folder):
+    return datasets.from_table(folder / "people.csv", utility="doing", private="who", missing="impute")
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +61,7 @@ def encoder(folder):
 
 
 def encoded(people):
-    """Columns of x by hand, in the order of training: age, one for each colour, smoker, speed."""
+    """Encode x by hand, in the order of training: age, one column per colour, smoker, speed."""
     colours = [people["colour"] == colour for colour in COLOURS]
     columns = [people["age"], *colours, people["smoker"], people["speed"]]
     return np.stack([np.asarray(column, np.float32) for column in columns], axis=1)
@@ -94,62 +95,59 @@ def write(people, path):
             np.save(path / f"{name}.npy", array)
 
 
-def test_the_header_says_how_rows_become_x(encoder):
-    schema = encoder.header["input"]
-    assert schema["shape"] == [6]
-    assert [c["name"] for c in schema["columns"]] == ["age", "colour", "smoker", "speed"]
-    assert schema["columns"][1]["classes"] == list(COLOURS)
-    assert schema["columns"][1]["fill"] in COLOURS
-    assert schema["names"][1] == "colour=blue"
-    assert not {"who", "doing", "user0"} & set(str(encoder.header).replace("'", " ").split())
+def test_the_header_describes_the_columns(encoder):
+    header = encoder.header
+    assert header.input_shape == (6,)
+    assert [column["name"] for column in header.columns] == ["age", "colour", "smoker", "speed"]
+    assert header.columns[1]["classes"] == list(COLOURS)
+    assert header.columns[1]["fill"] in COLOURS
+    assert header.names[1] == "colour=blue"
+    assert not {"who", "doing", "user0"} & set(str(header).replace("'", " ").split())
 
 
 @pytest.mark.parametrize("given", [".csv", ".parquet", ".npz", ".npy", ""])
-def test_every_format_gives_the_same_release(folder, encoder, tmp_path, given):
+def test_every_format_gives_the_same_release_file(folder, encoder, tmp_path, given):
     people = make_people(50, seed=1)
     expected = encoder(encoded(people))
     assert np.abs(expected).max() > 0.1
-    # Other columns, another order, or no labels at all make no difference.
+    # Extra columns, another order and absent labels have no effect.
     changed = people[["speed", "doing", "smoker", "colour", "age"]].assign(note=["12", "many"] * 25)
     write(changed, tmp_path / f"rows{given}")
     for wanted in (".csv", ".parquet", ".npz", ".npy"):
         for rows in (7, 50, 65536):
-            told = release(
+            summary = release_file(
                 folder / "encoder.npz",
                 tmp_path / f"rows{given}",
                 to=tmp_path / "new" / f"z{wanted}",
                 block_rows=rows,
             )
-            assert (told["rows"], told["width"]) == (50, 4)
-            assert told["seconds"] > 0
+            assert (summary.rows, summary.width) == (50, 4)
+            assert summary.seconds > 0
             np.testing.assert_allclose(read(tmp_path / "new" / f"z{wanted}"), expected, rtol=1e-5)
     assert {p.name for p in (tmp_path / "new").iterdir()} == {"z.csv", "z.parquet", "z.npz", "z.npy"}
 
 
 @pytest.mark.parametrize("kind", ["onnx", "stablehlo"])
-def test_every_encoder_gives_the_same_release(folder, encoder, tmp_path, kind):
+def test_every_encoder_gives_the_same_release_file(folder, encoder, tmp_path, kind):
     people = make_people(20, seed=2)
     write(people, tmp_path / "rows.csv")
-    release(folder / f"encoder.{kind}", tmp_path / "rows.csv", to=tmp_path / "z.npy", block_rows=8)
+    release_file(folder / f"encoder.{kind}", tmp_path / "rows.csv", to=tmp_path / "z.npy", block_rows=8)
     expected = encoder(encoded(people))
     np.testing.assert_allclose(np.load(tmp_path / "z.npy"), expected, atol=1e-5 * np.abs(expected).max())
 
 
-def test_training_rows_give_what_training_saw(folder, tmp_path):
-    """Missing cells included, which were filled in."""
-    data = privjax.datasets.from_table(
-        folder / "people.csv", utility="doing", private="who", missing="impute"
-    )
-    release(folder / "encoder.npz", folder / "people.csv", to=tmp_path / "z.npz")
-    expected = privjax.load_encoder(folder / "run", 0)(data.x)
+def test_training_rows_are_encoded_as_in_training(folder, tmp_path):
+    """Missing cells are filled as in training."""
+    release_file(folder / "encoder.npz", folder / "people.csv", to=tmp_path / "z.npz")
+    expected = Encoder.load(folder / "trained.npz")(training_data(folder).x)
     np.testing.assert_allclose(read(tmp_path / "z.npz"), expected, atol=1e-5 * np.abs(expected).max())
 
 
 def test_float32_survives_a_csv(folder, encoder, tmp_path):
     people = make_people(30, seed=3)
     write(people, tmp_path / "rows.parquet")
-    release(folder / "encoder.npz", tmp_path / "rows.parquet", to=tmp_path / "z.csv")
-    release(folder / "encoder.npz", tmp_path / "rows.parquet", to=tmp_path / "z.npy")
+    release_file(folder / "encoder.npz", tmp_path / "rows.parquet", to=tmp_path / "z.csv")
+    release_file(folder / "encoder.npz", tmp_path / "rows.parquet", to=tmp_path / "z.npy")
     np.testing.assert_array_equal(read(tmp_path / "z.csv"), np.load(tmp_path / "z.npy"))
 
 
@@ -160,11 +158,11 @@ def refused(folder, tmp_path, match, people=None, source="rows.csv", to="z.csv")
     old.parent.mkdir(exist_ok=True)
     old.write_text("old")
     before = {path.name for path in tmp_path.iterdir()}
-    with pytest.raises(ValueError, match=match) as told:
-        release(folder / "encoder.npz", tmp_path / source, to=old, block_rows=2)
-    assert str(told.value).count("\n") == 0
-    assert str(told.value).endswith(".")
-    assert "kinds=" not in str(told.value)
+    with pytest.raises(ValueError, match=match) as error:
+        release_file(folder / "encoder.npz", tmp_path / source, to=old, block_rows=2)
+    assert str(error.value).count("\n") == 0
+    assert str(error.value).endswith(".")
+    assert "kinds=" not in str(error.value)
     assert old.read_text() == "old"
     assert {path.name for path in tmp_path.iterdir()} == before
 
@@ -181,22 +179,23 @@ def refused(folder, tmp_path, match, people=None, source="rows.csv", to="z.csv")
         ("smoker", "perhaps", "line 5: 'perhaps' in column 'smoker' is not true or false"),
     ],
 )
-def test_a_bad_cell_is_named(folder, tmp_path, monkeypatch, column, value, match):
+def test_an_invalid_cell_is_named(folder, tmp_path, monkeypatch, column, value, match):
     people = make_people(6, seed=4).astype(object)
     people.loc[3, column] = value
-    if "never was" in match or value == "nan":  # as if there had been no missing cells in training
-        monkeypatch.setattr(ROOM, "load_file", without_fill)
+    if "never was" in match or value == "nan":  # as after training without missing cells
+        monkeypatch.setattr(releasing, "load_file", without_fill)
     refused(folder, tmp_path, match, people)
 
 
 def without_fill(path):
+    """Load an encoder whose training data had no missing cells."""
     encoder = load_file(path)
-    for column in encoder.header["input"]["columns"]:
-        column.pop("fill")
+    columns = tuple({k: v for k, v in column.items() if k != "fill"} for column in encoder.header.columns)
+    encoder.header = dataclasses.replace(encoder.header, columns=columns)
     return encoder
 
 
-def test_a_bad_table_is_named(folder, tmp_path):
+def test_an_invalid_table_is_named(folder, tmp_path):
     people = make_people(4)
     refused(folder, tmp_path, "rows.csv has no column 'age'", people.drop(columns="age"))
     refused(folder, tmp_path, "has no column 'age'", people.drop(columns="age"), "rows.parquet")
@@ -219,7 +218,7 @@ def test_a_bad_table_is_named(folder, tmp_path):
     refused(folder, tmp_path, "has 5 columns where x has 6", source="rows.npy")
     np.save(tmp_path / "rows.npy", np.array([[1, 2, 3, 4, 5, np.nan]]))
     refused(folder, tmp_path, r"row 0: column 'rows\[5\]' is missing", source="rows.npy")
-    np.save(tmp_path / "rows.npy", np.full((3, 6), 3e38))  # finite, but its sums are not
+    np.save(tmp_path / "rows.npy", np.full((3, 6), 3e38))  # finite, but products overflow
     refused(folder, tmp_path, "too large for the encoder", source="rows.npy")
     np.save(tmp_path / "rows.npy", np.full((3, 6), None), allow_pickle=True)
     refused(folder, tmp_path, "Python objects", source="rows.npy")
@@ -230,29 +229,24 @@ def test_a_bad_table_is_named(folder, tmp_path):
 def test_the_matrix_is_found_among_other_arrays(folder, encoder, tmp_path):
     x = encoded(make_people(9, seed=5))
     np.savez_compressed(tmp_path / "rows.npz", y=np.arange(9), x=x, names=np.array(["a", "b"]), k=np.array(3))
-    release(folder / "encoder.npz", tmp_path / "rows.npz", to=tmp_path / "z.npz", block_rows=4)
-    # A product of other rows together may round otherwise.
+    release_file(folder / "encoder.npz", tmp_path / "rows.npz", to=tmp_path / "z.npz", block_rows=4)
+    # Products of other blocks round differently.
     np.testing.assert_allclose(read(tmp_path / "z.npz"), encoder(x), rtol=1e-6, atol=1e-7)
 
 
-def test_rows_without_known_columns(folder, encoder, tmp_path, monkeypatch):
-    """As of a data set that was no table: by the names of x, or x alone in its order."""
+def test_rows_of_an_encoder_without_columns(folder, encoder, tmp_path, monkeypatch):
+    """Features are picked by name if the file has their names; otherwise x is read in its order."""
     x = encoded(make_people(9, seed=6))
-
-    def unknown(path):
-        encoder.header["input"] = {**encoder.header["input"], "columns": None}
-        return encoder
-
-    known = encoder.header["input"]
-    monkeypatch.setitem(encoder.header, "input", known)  # put back in the end
-    monkeypatch.setattr(ROOM, "load_file", unknown)
-    by_name = pandas.DataFrame(x, columns=known["names"])
+    names = list(encoder.header.names)
+    unknown = FileEncoder(dataclasses.replace(encoder.header, columns=None), encoder.apply)
+    monkeypatch.setattr(releasing, "load_file", lambda path: unknown)
+    by_name = pandas.DataFrame(x, columns=names)
     write(by_name.iloc[:, ::-1].assign(label=1), tmp_path / "named.csv")
-    release(folder / "encoder.npz", tmp_path / "named.csv", to=tmp_path / "z.npy")
+    release_file(folder / "encoder.npz", tmp_path / "named.csv", to=tmp_path / "z.npy")
     np.testing.assert_array_equal(np.load(tmp_path / "z.npy"), encoder(x))
     in_order = pandas.DataFrame(x, columns=list("abcdef"))
     write(in_order, tmp_path / "plain.csv")
-    release(folder / "encoder.npz", tmp_path / "plain.csv", to=tmp_path / "z.npy")
+    release_file(folder / "encoder.npz", tmp_path / "plain.csv", to=tmp_path / "z.npy")
     np.testing.assert_array_equal(np.load(tmp_path / "z.npy"), encoder(x))
     refused(folder, tmp_path, "has no column 'age'", by_name.drop(columns="age").assign(other=1.0))
     refused(folder, tmp_path, "has 7 columns where x has 6", in_order.assign(other=1.0))
@@ -260,8 +254,8 @@ def test_rows_without_known_columns(folder, encoder, tmp_path, monkeypatch):
     refused(folder, tmp_path, "line 1: the names of the columns are missing")
 
 
-def test_classes_by_any_name(tmp_path):
-    """Numbers and truth values are classes too, and a file may have them as text."""
+def test_classes_of_any_type_are_matched_to_the_text_of_a_file(tmp_path):
+    """Classes may be numbers or truth values."""
     columns = [Column("zip", ("01", "2")), Column("level", (1, 3), fill=3), Column("on", (False, True))]
     path = tmp_path / "rows.csv"
     path.write_text("on,zip,level\ntrue,01,3\nFalse,2,\nTRUE,2,1\n")
@@ -276,11 +270,11 @@ def test_classes_by_any_name(tmp_path):
         open_rows(path, 6, columns=[Column("zip")])
 
 
-def test_no_rows_are_a_file_too(folder, tmp_path):
+def test_zero_rows_give_a_complete_file(folder, tmp_path):
     write(make_people(0), tmp_path / "rows.csv")
     for suffix in (".csv", ".parquet", ".npz", ".npy"):
-        told = release(folder / "encoder.npz", tmp_path / "rows.csv", to=tmp_path / f"z{suffix}")
-        assert told["rows"] == 0
+        summary = release_file(folder / "encoder.npz", tmp_path / "rows.csv", to=tmp_path / f"z{suffix}")
+        assert summary.rows == 0
         assert read(tmp_path / f"z{suffix}").shape == (0, 4)
 
 
@@ -291,7 +285,7 @@ def test_neither_the_source_nor_the_encoder_is_overwritten(folder, tmp_path):
     before = (tmp_path / "rows.csv").read_bytes(), (folder / "encoder.npz").read_bytes()
     for to, what in (("rows.csv", "source"), ("link.csv", "source"), (folder / "encoder.npz", "encoder")):
         with pytest.raises(ValueError, match=f"to is the {what} itself"):
-            release(folder / "encoder.npz", tmp_path / "rows.csv", to=tmp_path / to)
+            release_file(folder / "encoder.npz", tmp_path / "rows.csv", to=tmp_path / to)
     assert before == ((tmp_path / "rows.csv").read_bytes(), (folder / "encoder.npz").read_bytes())
     (tmp_path / "rows").mkdir()
     for name in people:
@@ -299,13 +293,13 @@ def test_neither_the_source_nor_the_encoder_is_overwritten(folder, tmp_path):
     array = tmp_path / "rows" / f"{people.columns[0]}.npy"
     before = array.read_bytes()
     with pytest.raises(ValueError, match="to is one of the arrays of the source"):
-        release(folder / "encoder.npz", tmp_path / "rows", to=array)
+        release_file(folder / "encoder.npz", tmp_path / "rows", to=array)
     assert array.read_bytes() == before
 
 
-def test_progress_is_told(folder, tmp_path, capsys):
+def test_progress_is_reported(folder, tmp_path, capsys):
     write(make_people(25), tmp_path / "rows.csv")
-    release(
+    release_file(
         folder / "encoder.npz", tmp_path / "rows.csv", to=tmp_path / "z.npy", block_rows=10, progress="log"
     )
     lines = capsys.readouterr().err.splitlines()
@@ -314,8 +308,7 @@ def test_progress_is_told(folder, tmp_path, capsys):
 
 KILLED = """
 import os, signal, sys
-import privjax.exporting
-room = sys.modules["privjax.exporting.release"]
+from privjax.exporting import releasing as room
 opened = room.open_rows
 def open_rows(*args, **options):
     rows = opened(*args, **options)
@@ -324,7 +317,7 @@ def open_rows(*args, **options):
         os.kill(os.getpid(), signal.SIGKILL)
     return rows._replace(blocks=blocks())
 room.open_rows = open_rows
-room.release(sys.argv[1], sys.argv[2], to=sys.argv[3], block_rows=5)
+room.release_file(sys.argv[1], sys.argv[2], to=sys.argv[3], block_rows=5)
 """
 
 
@@ -335,7 +328,7 @@ def test_a_kill_leaves_the_old_file(folder, tmp_path):
     killed = subprocess.run([sys.executable, "-c", KILLED, *arguments], capture_output=True)
     assert killed.returncode == -signal.SIGKILL, killed.stderr
     assert (tmp_path / "z.csv").read_text() == "old"
-    release(*arguments[:2], to=arguments[2])
+    release_file(*arguments[:2], to=arguments[2])
     assert len(read(tmp_path / "z.csv")) == 20
 
 
@@ -347,7 +340,7 @@ def test_a_full_disk_leaves_the_old_file(folder, tmp_path, suffix):
     resource.setrlimit(resource.RLIMIT_FSIZE, (1000, hard))
     try:
         with pytest.raises(OSError, match="File too large"):
-            release(folder / "encoder.npz", tmp_path / "rows.csv", to=tmp_path / f"z{suffix}")
+            release_file(folder / "encoder.npz", tmp_path / "rows.csv", to=tmp_path / f"z{suffix}")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert (tmp_path / f"z{suffix}").read_text() == "old"
@@ -360,22 +353,22 @@ def test_memory_does_not_grow_with_the_rows(folder, tmp_path, suffix):
         write(make_people(rows), tmp_path / f"rows{suffix}")
         tracemalloc.start()
         try:
-            release(
+            release_file(
                 folder / "encoder.npz", tmp_path / f"rows{suffix}", to=tmp_path / f"z{suffix}", block_rows=500
             )
             return tracemalloc.get_traced_memory()[1]
         finally:
             tracemalloc.stop()
 
-    peak(500)  # whatever is made once
+    peak(500)  # allocations that happen once
     few, many = peak(1000), peak(20_000)
     assert many < 1.2 * few + 100_000
-    assert many < 20_000 * 6 * 8  # less than the rows alone would take
+    assert many < 20_000 * 6 * 8  # less than the size of the rows
 
 
 def test_other_columns_of_a_parquet_file_may_be_anything(folder, encoder, tmp_path):
     people = make_people(9, seed=7)
     odd = people.assign(when=pandas.Timestamp("2020-01-01"), path=[[1, 2]] * 9)
     write(odd, tmp_path / "rows.parquet")
-    release(folder / "encoder.npz", tmp_path / "rows.parquet", to=tmp_path / "z.npy")
+    release_file(folder / "encoder.npz", tmp_path / "rows.parquet", to=tmp_path / "z.npy")
     np.testing.assert_array_equal(np.load(tmp_path / "z.npy"), encoder(encoded(people)))

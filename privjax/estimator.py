@@ -1,0 +1,498 @@
+"""`PrivacyTransformer`: a scikit-learn estimator that trains with `privjax.fit` and applies with NumPy."""
+
+import json
+import math
+import numbers
+import os
+import warnings
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.metrics import accuracy_score, r2_score
+from sklearn.utils import ClassifierTags, RegressorTags, check_array, check_random_state
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from privjax.encoder import Encoder, fit_scaling
+from privjax.exporting import Header, write_encoder
+from privjax.files import read_arrays, write_arrays
+from privjax.networks import Layer, apply_numpy, dense_layers, nn_networks
+from privjax.training import FitResult, Objective, fit, make_objective
+
+_FLOATS: Any = (np.float64, np.float32)
+_BLOCK = 4096  # rows per forward pass: bounds the memory
+_VECTOR = "sensitive_features"  # name of a private variable passed as a vector
+_FORMAT = "privjax-transformer-2"
+_ATTRIBUTES = ("n_features_in_", "n_iter_", "status_", "history_")
+
+
+class PrivacyTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+    """Transformer that keeps the information about y in X and removes that about `sensitive_features`.
+
+    `transform` gives the release z of the private network; `predict` applies the public network to z.
+    Numbers with fractions are continuous labels, standardised internally; all other labels are classes.
+
+    `check_estimator(PrivacyTransformer(privacy_weight=0.0))` passes except for
+    `check_sample_weight_equivalence_on_dense_data`: batches and dropout are drawn per row, so a row of weight
+    2 equals two rows on average only. Rows of weight 0 are dropped.
+
+    Args:
+      objective: A name from `privjax.OBJECTIVES`, or an `Objective`. Continuous private variables need an
+        objective for continuous variables, such as "kdi".
+      privacy_weight: Strength of the privacy loss; a dict gives one weight per column of
+        `sensitive_features`. `fit` needs no `sensitive_features` if the weight is 0.0.
+      n_components: Width of z.
+      private_widths: Hidden layer widths of the private network, z excluded.
+      public_widths: Hidden layer widths of the public network.
+      batch_size: Maximum number of rows in a batch.
+      max_epochs: Maximum number of epochs; None for that of the objective's schedule.
+      scaling: "standard", "minmax" or "none": the scaling of the columns of X.
+      kinds: "category" or "continuous" by the name of a label, where the values suggest the wrong kind. Names
+        are "y", a column of `sensitive_features`, or "sensitive_features" for a vector.
+      random_state: Seed of the initial parameters, the order of rows and the dropout.
+
+    Attributes:
+      classes_: Sorted classes of y; absent if y is continuous.
+      n_iter_: Number of trained epochs.
+      status_: "converged", "finished" (reached its last epoch) or "diverged".
+      history_: `losses`, `measures` and `rate_scale` per epoch; `privacy` and `probe` by private variable.
+      n_features_in_: Number of columns of X.
+      feature_names_in_: Names of the columns of X, if all are strings.
+      encoder_: The `Encoder` of the private network.
+
+    Example:
+      >>> import numpy as np
+      >>> from privjax import PrivacyTransformer
+      >>> X = np.random.default_rng(0).normal(size=(20, 3))
+      >>> transformer = PrivacyTransformer(n_components=2, public_widths=(), max_epochs=1)
+      >>> transformer.fit(X, X[:, 0] > 0, sensitive_features=X[:, 1] > 0).transform(X).shape
+      (20, 2)
+    """
+
+    n_features_in_: int
+    feature_names_in_: np.ndarray
+    # Metadata routing passes sensitive_features to fit without a set_fit_request.
+    __metadata_request__fit = {"sensitive_features": True}
+
+    def __init__(
+        self,
+        objective: str | Objective = "mmd",
+        *,
+        privacy_weight: float | dict[str, float] = 4.0,
+        n_components: int = 50,
+        private_widths: tuple[int, ...] = (),
+        public_widths: tuple[int, ...] = (500,),
+        batch_size: int = 500,
+        max_epochs: int | None = None,
+        scaling: str = "standard",
+        kinds: dict[str, str] | None = None,
+        random_state: int | np.random.RandomState | None = 0,
+    ):
+        self.objective = objective
+        self.privacy_weight = privacy_weight
+        self.n_components = n_components
+        self.private_widths = private_widths
+        self.public_widths = public_widths
+        self.batch_size = batch_size
+        self.max_epochs = max_epochs
+        self.scaling = scaling
+        self.kinds = kinds
+        self.random_state = random_state
+
+    def fit(self, X, y, *, sensitive_features=None, sample_weight=None) -> "PrivacyTransformer":
+        """Train the private and public networks.
+
+        Args:
+          X: Numbers [n, features].
+          y: Utility labels [n]: classes or a quantity.
+          sensitive_features: Private labels [n], or a data frame, matrix or dict of several columns.
+          sample_weight: Non-negative weights [n] of the rows.
+
+        Returns:
+          The fitted transformer.
+        """
+        X, y = self._validate(X, y, ensure_min_samples=2)
+        private, weights = {}, None
+        if sensitive_features is not None:
+            private = _private_columns(sensitive_features, len(X))
+        elif self.privacy_weight != 0:
+            raise ValueError(
+                "fit needs sensitive_features=, the labels to hide; to hide nothing, set privacy_weight=0.0."
+            )
+        if sample_weight is not None:
+            weights = _check_weights(sample_weight, len(X))
+            rows = weights > 0  # a row of weight 0 must not take a place in a batch
+            X, y, weights = X[rows], y[rows], weights[rows]
+            private = {name: values[rows] for name, values in private.items()}
+            weights = None if (weights == weights[0]).all() else weights / weights.mean()
+        kinds = _check_kinds(self.kinds, private)
+        target = _encode("y", y, kinds.get("y"), weights)
+        hidden = {name: _encode(_quote(name), v, kinds.get(name), weights) for name, v in private.items()}
+        result = self._train(X, target, hidden, weights)
+        self._target = target._replace(values=np.empty(0))  # without the rows
+        public = jax.tree.map(np.asarray, result.state.params["public"])
+        self._public = dense_layers(public, last="dense")
+        self.n_iter_ = len(result.history.ran)
+        self.status_ = result.status
+        self.history_ = _history(result, hides=bool(private))
+        return self
+
+    def _train(self, X, y: "_Label", private: dict[str, "_Label"], weights: np.ndarray | None) -> FitResult:
+        objective = self._find_objective(private)
+        networks = nn_networks(
+            X.shape[1],
+            num_outputs=y.width,
+            num_private=sum(label.width for label in private.values()) if objective.discriminator_loss else 0,
+            private_widths=(
+                *_check_widths("private_widths", self.private_widths),
+                _check_count("n_components", self.n_components),
+            ),
+            public_widths=_check_widths("public_widths", self.public_widths),
+        )
+        with np.errstate(over="ignore"):  # refused below
+            scaling = fit_scaling(X, method=self.scaling, weights=weights)
+        x = scaling.apply(X)  # privjax.fit would round X to float32 before scaling
+        if not np.isfinite(x).all():
+            raise ValueError("X holds values too large for float32, the type of the networks: divide them.")
+        weight = self.privacy_weight
+        if isinstance(weight, dict):  # column names need not be strings
+            weight = {str(name): value for name, value in weight.items()}
+        result = fit(
+            x,
+            y.values,
+            {name: label.values for name, label in private.items()} or np.zeros((len(X), 1)),
+            objective=objective,
+            privacy_weight=weight,
+            networks=networks,
+            weights=weights,
+            batch_size=_check_count("batch_size", self.batch_size),
+            seed=check_random_state(self.random_state).randint(np.iinfo(np.int32).max),
+        )
+        if result.status == "diverged":
+            message = "training diverged, so the last finite parameters are kept: lower privacy_weight."
+            warnings.warn(message, ConvergenceWarning, stacklevel=3)
+        self.encoder_ = Encoder(networks, result.state.params["private"], scaling, (X.shape[1],))
+        return result
+
+    def _find_objective(self, private: dict[str, "_Label"]) -> Objective:
+        objective = make_objective(self.objective) if isinstance(self.objective, str) else self.objective
+        if self.max_epochs is not None:
+            epochs = _check_count("max_epochs", self.max_epochs)
+            objective = objective._replace(schedule=objective.schedule._replace(max_epochs=epochs))
+        for name, label in private.items():
+            if label.classes is None and not objective.continuous:
+                known = "'kdi' or 'lsdn'"
+                raise ValueError(
+                    f"{_quote(name)} is continuous, but {objective.name} compares classes: set "
+                    f"objective={known}, or cut it into classes."
+                )
+        if private:
+            return objective
+        return objective._replace(privacy_loss=_no_loss, discriminator_loss=None, draw=None, continuous=True)
+
+    def transform(self, X) -> np.ndarray:
+        """Release z [n, n_components] for the rows of X, in the type of X."""
+        X = self._validate_fitted(X)
+        return _apply(self.encoder_.layers, X).astype(X.dtype, copy=False)
+
+    def predict(self, X) -> np.ndarray:
+        """Predict y from the release of X: classes in the type of y, or reals."""
+        outputs = self._outputs(X)
+        if self._target.classes is None:
+            return outputs[:, 0] * self._target.spread + self._target.mean
+        return self._target.classes[outputs.argmax(1)]
+
+    @available_if(lambda self: self._kind_of_y() != "continuous")
+    def predict_proba(self, X) -> np.ndarray:
+        """Predict probabilities [n, classes] in the order of `classes_`; absent if y is continuous."""
+        outputs = self._outputs(X)
+        odds = np.exp(outputs - outputs.max(1, keepdims=True))
+        return odds / odds.sum(1, keepdims=True)
+
+    def score(self, X, y, sample_weight=None) -> float:
+        """Compute the utility of the release: accuracy, or R^2 if y is continuous."""
+        score = r2_score if self._kind_of_y() == "continuous" else accuracy_score
+        return float(score(y, self.predict(X), sample_weight=sample_weight))
+
+    def export(self, to: str | os.PathLike) -> Header:
+        """Write the encoder alone to a file for the device; see `privjax.export`."""
+        check_is_fitted(self)
+        names = getattr(self, "feature_names_in_", None)
+        weight = self.privacy_weight  # may hold NumPy numbers, for instance from a grid search
+        weight = {str(k): float(v) for k, v in weight.items()} if isinstance(weight, dict) else float(weight)
+        return write_encoder(
+            self.encoder_,
+            to,
+            names=None if names is None else tuple(names),
+            objective=_objective_name(self.objective),
+            privacy_weight=weight,
+        )
+
+    def save(self, path: str | os.PathLike) -> None:
+        """Write the fitted transformer to an npz file, without pickle.
+
+        An `Objective` is saved as its name, and a random generator as None.
+        """
+        check_is_fitted(self)
+        params = self.get_params(deep=False) | {"objective": _objective_name(self.objective)}
+        if isinstance(self.random_state, np.random.RandomState):
+            params["random_state"] = None
+        header, arrays = self.encoder_.to_arrays()
+        header |= {
+            "format": _FORMAT,
+            "params": params,
+            "attributes": {name: getattr(self, name) for name in _ATTRIBUTES},
+            "feature_names": list(getattr(self, "feature_names_in_", ())),
+            "y": [self._target.mean, self._target.spread],
+        }
+        public = [array for layer in self._public for array in layer.arrays]
+        arrays |= {f"public/{i}": array for i, array in enumerate(public)}
+        if self._target.classes is not None:
+            arrays["classes"] = self._target.classes
+        write_arrays(Path(path), json.loads(json.dumps(header, default=lambda value: value.tolist())), arrays)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike) -> "PrivacyTransformer":
+        """Read a transformer that `save` wrote; a damaged or changed file raises ValueError."""
+        header, arrays = read_arrays(Path(path))
+        try:
+            return cls._from_arrays(header, arrays)
+        except Exception as error:  # a forged file may raise any error
+            raise ValueError(f"{path} is not a valid {_FORMAT} file ({error}): save it again.") from None
+
+    @classmethod
+    def _from_arrays(cls, header: dict[str, Any], arrays: dict[str, np.ndarray]) -> "PrivacyTransformer":
+        if header.get("format") != _FORMAT:
+            raise ValueError(f"its format is {header.get('format')!r}")
+        params: Any = {k: tuple(v) if isinstance(v, list) else v for k, v in header["params"].items()}
+        fitted = cls(**params)
+        for name in _ATTRIBUTES:
+            setattr(fitted, name, header["attributes"][name])
+        width, names = fitted.n_features_in_, header["feature_names"]
+        if names:
+            fitted.feature_names_in_ = np.asarray(names, dtype=object)
+        fitted.encoder_ = Encoder.from_arrays(header, arrays)
+        public = [arrays[f"public/{i}"] for i in range(sum(name.startswith("public/") for name in arrays))]
+        pairs = list(zip(public[::2], public[1::2], strict=True))
+        kinds = ["dense_relu"] * (len(pairs) - 1) + ["dense"]
+        fitted._public = tuple(Layer(kind, pair) for kind, pair in zip(kinds, pairs, strict=True))
+        fitted._target = _Label(np.empty(0), arrays.get("classes"), *map(float, header["y"]))
+        if fitted.encoder_.input_shape != (width,) or (names and len(names) != width):
+            raise ValueError("its columns are not those of its encoder")
+        outputs = _apply((*fitted.encoder_.layers, *fitted._public), np.zeros((1, width)))
+        if outputs.shape != (1, fitted._target.width):
+            raise ValueError("its classes are not those of its outputs")
+        return fitted
+
+    def _outputs(self, X) -> np.ndarray:
+        X = self._validate_fitted(X)
+        return _apply((*self.encoder_.layers, *self._public), X)
+
+    @property
+    def classes_(self) -> np.ndarray:
+        """Sorted classes of y."""
+        check_is_fitted(self)
+        if self._target.classes is None:
+            raise AttributeError("classes_ is absent, because y is continuous.")
+        return self._target.classes
+
+    @property
+    def _n_features_out(self) -> int:
+        return self.encoder_.width
+
+    def _kind_of_y(self) -> str | None:
+        """Return "category" or "continuous"; None before `fit` if `kinds` does not name y."""
+        if not self.__sklearn_is_fitted__():
+            return (self.kinds or {}).get("y")
+        return "continuous" if self._target.classes is None else "category"
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "_target")
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = True
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]  # pyright: ignore
+        kind = self._kind_of_y()
+        if kind == "category":
+            tags.estimator_type, tags.classifier_tags = "classifier", ClassifierTags()
+        elif kind == "continuous":
+            tags.estimator_type, tags.regressor_tags = "regressor", RegressorTags()
+        return tags
+
+    def _validate_fitted(self, X) -> np.ndarray:
+        check_is_fitted(self)
+        return self._validate(X, reset=False)
+
+    def _validate(self, X, *y, **options) -> Any:
+        try:
+            # C order: sums over rows in another memory layout round differently.
+            return validate_data(self, X, *y, dtype=_FLOATS, order="C", **options)
+        except (TypeError, ValueError):
+            for name in getattr(X, "columns", ()):
+                _check_column(X, name)
+            raise
+
+
+class _Label(NamedTuple):
+    """A label: class numbers [n], or reals [n, 1] standardised by their mean and spread."""
+
+    values: np.ndarray
+    classes: np.ndarray | None
+    mean: float = 0.0
+    spread: float = 1.0
+
+    @property
+    def width(self) -> int:
+        return 1 if self.classes is None else len(self.classes)
+
+
+def _encode(name: str, values: Any, kind: str | None, weights: np.ndarray | None) -> _Label:
+    """Encode a label; without a kind, numbers with fractions are continuous and all else is classes."""
+    values = _plain(name, values)
+    if (values == values[0]).all():
+        raise ValueError(f"{name} has one class only, {values[0]!s}: at least two are needed.")
+    fractions = values.dtype.kind == "f" and bool((values != np.floor(values)).any())
+    if kind == "category" and fractions:
+        raise ValueError(f"{name} holds fractions, so it is continuous and not a category.")
+    if kind == "continuous" and values.dtype.kind not in "biuf":
+        raise ValueError(f"{name} does not hold numbers, so it is a category and not continuous.")
+    if kind == "continuous" or fractions:
+        return _standardise(name, values.astype(np.float64), weights)
+    classes, numbers = np.unique(values, return_inverse=True)
+    if kind is None and len(classes) > max(len(values) // 2, 2):
+        raise ValueError(
+            f"{name} has {len(classes)} classes in {len(values)} rows: say in kinds whether it is "
+            "'continuous' or a 'category'."
+        )
+    return _Label(numbers.astype(np.int32), classes)
+
+
+def _standardise(name: str, values: np.ndarray, weights: np.ndarray | None) -> _Label:
+    """Standardise a quantity, so that a privacy weight has one meaning in all units."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        mean = np.average(values, weights=weights)
+        spread = np.sqrt(np.average((values - mean) ** 2, weights=weights))
+    if not 0 < spread < np.inf:
+        raise ValueError(f"{name} has a standard deviation of {spread:g}: give it in another unit.")
+    return _Label(((values - mean) / spread)[:, None], None, float(mean), float(spread))
+
+
+def _plain(name: str, values: Any) -> np.ndarray:
+    """Return text, numbers, booleans or dates [n], none of them missing."""
+    values = np.asarray(values)
+    if values.dtype == object:
+        cells = values.tolist()
+        if any(map(_missing, cells)):
+            raise ValueError(f"{name} has missing values: drop or fill those rows.")
+        if len({isinstance(cell, str) for cell in cells}) > 1:
+            raise TypeError(f"{name} mixes text and other values: make them all text.")
+        values = np.asarray(cells)
+    if values.ndim != 1 or values.dtype.kind not in "biufSUM":
+        raise TypeError(f"{name} must hold text, numbers, booleans or dates, one in a row.")
+    # NaN and not-a-time differ from themselves.
+    if (values != values).any() or (values.dtype.kind == "f" and np.isinf(values).any()):
+        raise ValueError(f"{name} has missing or infinite values: drop or fill those rows.")
+    return values
+
+
+def _missing(cell: Any) -> bool:
+    try:
+        return cell is None or bool(cell != cell)
+    except TypeError:  # the comparison of pandas.NA has no truth value
+        return True
+
+
+def _private_columns(sensitive_features: Any, num_rows: int) -> dict[str, np.ndarray]:
+    """Return the private variables by name: the columns of a table, or a vector."""
+    if isinstance(sensitive_features, Mapping):
+        columns = list(sensitive_features.items())
+    elif hasattr(sensitive_features, "columns"):
+        columns = [(name, sensitive_features[name]) for name in sensitive_features.columns]
+    else:
+        values = np.asarray(sensitive_features)
+        columns = list(enumerate(values.T)) if values.ndim == 2 else [(_VECTOR, values)]
+    named = {str(name): np.asarray(values) for name, values in columns}
+    if not 0 < len(named) == len(columns):
+        raise ValueError("sensitive_features must have columns with distinct names.")
+    for name, values in named.items():
+        if values.shape != (num_rows,):
+            raise ValueError(
+                f"{_quote(name)} must be one value for each of the {num_rows} rows of X, "
+                f"got shape {values.shape}."
+            )
+    return named
+
+
+def _quote(name: str) -> str:
+    """Return the name of a private variable in messages."""
+    return _VECTOR if name == _VECTOR else f"sensitive_features[{name!r}]"
+
+
+def _check_kinds(kinds: Mapping[str, str] | None, private: Collection[str]) -> dict[str, str]:
+    kinds = {str(name): kind for name, kind in (kinds or {}).items()}
+    for name, kind in kinds.items():
+        if name not in ("y", *private) or kind not in ("category", "continuous"):
+            known = ", ".join(["y", *private])
+            raise ValueError(f"kinds must map {known} to 'category' or 'continuous', got {name!r}: {kind!r}.")
+    return kinds
+
+
+def _check_column(X: Any, name: Any) -> None:
+    try:
+        np.result_type(np.asarray(X[name]).dtype, np.float64)  # check_array would accept dates as numbers
+        check_array(X[[name]], dtype=_FLOATS, ensure_all_finite=False, ensure_min_samples=0)
+    except (TypeError, ValueError):
+        raise ValueError(
+            f"X column {name!r} does not hold numbers: encode it first, for instance with OneHotEncoder."
+        ) from None
+
+
+def _check_weights(weights: Any, num_rows: int) -> np.ndarray:
+    weights = np.asarray(weights, np.float64)
+    if weights.shape != (num_rows,):
+        raise ValueError(f"sample_weight must be one number for each of the {num_rows} rows of X.")
+    if not np.isfinite(weights).all() or weights.min() < 0 or not weights.any():
+        raise ValueError("sample_weight must be finite, not negative, and not all zero.")
+    return weights
+
+
+def _check_widths(name: str, widths: Any) -> list[int]:
+    if np.ndim(widths) != 1:
+        raise ValueError(f"{name} must be a tuple of whole numbers, got {widths!r}.")
+    return [_check_count(name, width) for width in widths]
+
+
+def _check_count(name: str, value: Any) -> int:
+    if not isinstance(value, numbers.Integral) or value < 1:
+        raise ValueError(f"{name} must be a whole number of at least 1, got {value!r}.")
+    return int(value)
+
+
+def _objective_name(objective: str | Objective) -> str:
+    return objective if isinstance(objective, str) else objective.name
+
+
+def _no_loss(z, p, **_):
+    return jnp.zeros(())
+
+
+def _history(result: FitResult, *, hides: bool) -> dict[str, Any]:
+    """Return the history as JSON values, without privacy if nothing is hidden."""
+    history = jax.tree.map(lambda a: [v if math.isfinite(v) else None for v in a.tolist()], result.history)
+    losses, measures = history.losses._asdict(), history.measures._asdict()
+    if not hides:
+        del losses["privacy"], measures["probe"]
+    return {"rate_scale": history.rate_scale, "losses": losses, "measures": measures}
+
+
+def _apply(layers: Sequence[Layer], x: np.ndarray) -> np.ndarray:
+    """Apply layers in float64, in which a row gives the same z alone and among others."""
+    blocks = (x[i : i + _BLOCK].astype(np.float64) for i in range(0, max(len(x), 1), _BLOCK))
+    return np.concatenate([apply_numpy(layers, block) for block in blocks])
