@@ -14,7 +14,8 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 from jax import Array
-from numpy.typing import ArrayLike
+from jax.typing import ArrayLike
+from jaxtyping import Shaped
 
 from privjax.encoder import Encoder, Scaling, fit_scaling
 from privjax.kernels import Kernel, gaussian_mixture
@@ -22,8 +23,11 @@ from privjax.losses import discriminant_information, mmd_loss
 from privjax.networks import linear_networks
 from privjax.training.data import as_labels
 
+_X = Shaped[ArrayLike, "n ..."]
+_Labels = Shaped[ArrayLike, " n"] | Shaped[ArrayLike, "n k"]
 
-def raw(x: ArrayLike) -> Encoder:
+
+def raw(x: _X) -> Encoder:
     """Return the identity: it releases x itself, flattened.
 
     Args:
@@ -39,9 +43,7 @@ def raw(x: ArrayLike) -> Encoder:
     return Encoder(linear_networks(rows.shape, num_features=None), {}, rows.scaling, rows.shape)
 
 
-def random_projection(
-    x: ArrayLike, *, num_features: int, seed: int = 0, scaling: str = "standard"
-) -> Encoder:
+def random_projection(x: _X, *, num_features: int, seed: int = 0, scaling: str = "standard") -> Encoder:
     """Project x on random orthonormal directions.
 
     Args:
@@ -63,7 +65,7 @@ def random_projection(
     return _linear_encoder(rows, np.linalg.qr(draws)[0])
 
 
-def pca(x: ArrayLike, *, num_features: int, scaling: str = "standard") -> Encoder:
+def pca(x: _X, *, num_features: int, scaling: str = "standard") -> Encoder:
     """Project x on the directions of largest variance.
 
     Args:
@@ -86,9 +88,9 @@ def pca(x: ArrayLike, *, num_features: int, scaling: str = "standard") -> Encode
 
 
 def duca(
-    x: ArrayLike,
-    y: ArrayLike,
-    p: ArrayLike,
+    x: _X,
+    y: _Labels,
+    p: _Labels,
     *,
     num_features: int,
     privacy_weight: float,
@@ -133,7 +135,7 @@ def duca(
     return _linear_encoder(rows, inverse.T @ directions[:, ::-1][:, :width])
 
 
-def linear_erasure(x: ArrayLike, p: ArrayLike, *, tolerance: float = 1e-6) -> Encoder:
+def linear_erasure(x: _X, p: _Labels, *, tolerance: float = 1e-6) -> Encoder:
     """Erase all linear information about p with the smallest linear change of x.
 
     z = x - S^(1/2) Q S^(-1/2) (x - mean), where S is the covariance of x and Q projects on the columns of
@@ -178,9 +180,9 @@ def linear_erasure(x: ArrayLike, p: ArrayLike, *, tolerance: float = 1e-6) -> En
 
 
 def duca_mmd(
-    x: ArrayLike,
-    y: ArrayLike,
-    p: ArrayLike,
+    x: _X,
+    y: _Labels,
+    p: _Labels,
     *,
     num_features: int,
     privacy_weight: float,
@@ -279,7 +281,7 @@ class _Rows(NamedTuple):
     scaling: Scaling
 
 
-def _scale(x: ArrayLike, method: str) -> _Rows:
+def _scale(x: _X, method: str) -> _Rows:
     raw_rows = np.asarray(x, np.float64)
     if raw_rows.ndim < 2 or len(raw_rows) < 2:
         raise ValueError(f"x must hold at least two rows [n, ...], got shape {raw_rows.shape}.")

@@ -1,9 +1,11 @@
 """The encoder: raw rows to z, its scaling, its files, and stochastic release mechanisms."""
 
 import contextlib
+import copy
 import dataclasses
 import functools
 import json
+import pickle
 import zipfile
 
 import jax
@@ -298,3 +300,11 @@ def test_parameters_that_fit_no_scaling_shape_are_named():
     del arrays["params/Dense_1/kernel"]
     with pytest.raises(ValueError, match="params/Dense_1/kernel must have the shape .*no such array"):
         Encoder.from_arrays(header, arrays)
+
+
+@pytest.mark.parametrize("name", ["nn", "scnn", "linear"])
+def test_encoders_can_be_pickled_and_copied(name):
+    encoder, x = _encoder(name), _raw(CASES[name][1])
+    for copied in (pickle.loads(pickle.dumps(encoder)), copy.deepcopy(encoder)):
+        assert copied.networks is encoder.networks
+        np.testing.assert_array_equal(copied(x), encoder(x))
