@@ -1,4 +1,4 @@
-"""The one door: data sets by name, and the list of them."""
+"""Data sets by name."""
 
 import dataclasses
 import os
@@ -6,30 +6,42 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from privjax.datasets.dataset import Dataset, LoadSpec, assemble
+from privjax.datasets import cmu_faces, hapt, har, meglass, mhealth, yaleb
+from privjax.datasets.dataset import Dataset, LoadSpec
 from privjax.datasets.embedded import diabetes, digits
-from privjax.datasets.prepared import default_data_dir, is_prepared, prepared_arrays
-from privjax.datasets.recipes import RECIPES, choose_protocol, is_complete
+from privjax.datasets.fetch import fetch, prepared_folder
 from privjax.datasets.simulated import simulated_sensors
-from privjax.datasets.sources import SOURCES
 from privjax.datasets.tables import from_table
 
-_EMBEDDED: dict[str, tuple[Callable[..., Dataset], str, str, str]] = {
-    "digits": (
+# A new published set is one module and one entry here.
+PUBLISHED = {module.SET.name: module.SET for module in (har, mhealth, yaleb, meglass, hapt, cmu_faces)}
+
+
+class _Embedded(NamedTuple):
+    """A data set without files."""
+
+    load: Callable[..., Dataset]
+    title: str
+    size: str
+    terms: str
+
+
+_EMBEDDED = {
+    "digits": _Embedded(
         digits,
         "handwritten digits, 8 x 8",
         "1797 x 64, parity (utility), 10 digits (private)",
         "CC BY 4.0 at UCI",
     ),
-    "diabetes": (
+    "diabetes": _Embedded(
         diabetes,
         "diabetes progression; a continuous utility",
         "442 x 9, progression (utility), age or sex (private)",
         "free to use, with citation",
     ),
-    "simulated_sensors": (
+    "simulated_sensors": _Embedded(
         simulated_sensors,
-        "made motion windows with a known best trade-off",
+        "synthetic motion windows with a known best trade-off",
         "any number of rows x 192, 6 activities (utility), 30 users (private)",
         "none",
     ),
@@ -37,49 +49,52 @@ _EMBEDDED: dict[str, tuple[Callable[..., Dataset], str, str, str]] = {
 
 
 class Description(NamedTuple):
-    """One line of the list of data sets."""
+    """Entry of the list of data sets."""
 
     name: str
     title: str
-    size: str
+    size: str  # rows, shape and classes in words
     terms: str
-    protocols: tuple[str, ...]
-    prepared: bool
-    how: str
+    protocols: tuple[str, ...]  # the default first
+    prepared: bool  # whether the set loads without its published files
+    how: str  # how to load the set
 
 
 def names() -> tuple[str, ...]:
-    """Every name that ``load`` knows."""
-    return (*_EMBEDDED, *SOURCES)
+    """Return the names of all data sets.
+
+    Example:
+      >>> "har" in names()
+      True
+    """
+    return (*_EMBEDDED, *PUBLISHED)
 
 
 def describe(*, data_dir: str | os.PathLike | None = None) -> list[Description]:
-    """Lists the data sets: size, classes, terms, what is prepared, how to get the rest.
+    """List the data sets with their size, terms and protocols, and how to get them.
 
     Args:
-      data_dir: Where prepared sets are kept; by default ``$PRIVJAX_DATA``.
+      data_dir: Folder of the prepared sets; by default `$PRIVJAX_DATA`, or `~/.cache/privjax`.
 
     Returns:
-      One description per set, embedded ones first.
+      One description per data set, those without files first.
+
+    Example:
+      >>> describe()[0].how
+      "load('digits'): no download"
     """
-    folder = _folder(data_dir)
+    folder = _data_dir(data_dir)
     rows = [
-        Description(name, title, size, terms, ("per_label",), True, f"load({name!r}): no download")
-        for name, (_, title, size, terms) in _EMBEDDED.items()
-    ]
-    for name, source in SOURCES.items():
-        ready = is_prepared(source, folder)
-        rows.append(
-            Description(
-                name,
-                source.title,
-                source.size,
-                source.terms,
-                RECIPES[name][1],
-                ready,
-                f"load({name!r}): prepared in {folder}" if ready else source.instructions,
-            )
+        Description(
+            name, entry.title, entry.size, entry.terms, ("per_label",), True, f"load({name!r}): no download"
         )
+        for name, entry in _EMBEDDED.items()
+    ]
+    for name, found in PUBLISHED.items():
+        prepared = prepared_folder(name, folder).exists()
+        how = f"load({name!r}): prepared in {folder}" if prepared else found.instructions
+        protocols = tuple(found.protocols)
+        rows.append(Description(name, found.title, found.size, found.terms, protocols, prepared, how))
     return rows
 
 
@@ -91,26 +106,28 @@ def load(
     seed: int = 0,
     protocol: str | None = None,
     validation: float = 0.1,
-    scale: str = "standard",
     force: bool = False,
     **options: Any,
 ) -> Dataset:
-    """Loads a data set by name, split by its protocol and scaled by its training rows.
+    """Load a data set by name, split by one of its protocols.
 
     Args:
-      name: One of ``names()``.
-      data_dir: Where prepared sets are kept; by default ``$PRIVJAX_DATA``, or ``~/.cache/privjax``.
-      manual_dir: A folder with the set's published files, where they are not to be downloaded.
-      seed: Picks the split, and every random group or sample of the protocol.
-      protocol: One of the set's protocols; by default the paper's.
-      validation: Share of the training rows (of 100 frames per activity and user, on raw frames)
-        for the validation part.
-      scale: ``"standard"``, ``"minmax"`` or ``"none"``.
-      force: Prepare the set again, whatever is there.
-      **options: Those of an embedded set, for instance ``private="sex"`` or ``rows=1_000_000``.
+      name: One of `names()`.
+      data_dir: Folder of the prepared sets; by default `$PRIVJAX_DATA`, or `~/.cache/privjax`.
+      manual_dir: Folder with the published files, for sets that are not to be downloaded.
+      seed: Seed of the split, and of the random groups or samples of a protocol.
+      protocol: One of the protocols of the set; by default the first.
+      validation: Share of the training rows in the validation part. On raw frames, the share of the
+        100 training frames per activity and user that is added for validation.
+      force: Whether to prepare a published set again.
+      **options: Options of the set: `private="sex"` where it has several private variables,
+        `rows=1_000_000` for simulated sensors.
 
     Returns:
       The data set.
+
+    Raises:
+      DataError: The files are missing, damaged or not the published ones.
 
     Example:
       >>> data = load("digits", seed=1)
@@ -121,32 +138,33 @@ def load(
         raise ValueError(f"name must be one of {', '.join(names())}, got {name!r}.")
     if not 0.0 <= validation < 1.0:
         raise ValueError(f"validation must lie in [0, 1), got {validation}.")
-    again = {"name": name, "protocol": protocol, "validation": validation, "scale": scale, **options}
+    arguments = {"name": name, "protocol": protocol, "validation": validation, **options}
     if name in _EMBEDDED:
         if protocol not in (None, "per_label"):
             raise ValueError(f"protocol must be left out for {name}, got {protocol!r}.")
-        make = _EMBEDDED[name][0]
-        found = make(seed=seed, validation=validation, **options)
+        data = _EMBEDDED[name].load(seed=seed, validation=validation, **options)
     else:
+        if data_dir is not None:
+            arguments["data_dir"] = str(_data_dir(data_dir).resolve())
+        published, private = PUBLISHED[name], options.pop("private", None)
         if options:
             raise TypeError(f"load({name!r}) has no option {sorted(options)[0]!r}.")
-        if data_dir is not None:
-            again["data_dir"] = str(_folder(data_dir).resolve())
-        found = _prepared(name, data_dir, manual_dir, seed, protocol, validation, scale, force)
-    again.pop("scale")
-    origin = dataclasses.replace(found.origin, load_spec=LoadSpec("load", again, seed))
-    return dataclasses.replace(found, origin=origin)
+        protocol, private = published.choose(protocol, private)
+        manual = None if manual_dir is None else Path(manual_dir).expanduser()
+        rows = fetch(published, data_dir=_data_dir(data_dir), manual_dir=manual, force=force)
+        data = published.make_dataset(
+            rows, protocol=protocol, private=private, seed=seed, validation=validation
+        )
+    origin = dataclasses.replace(data.origin, load_spec=LoadSpec("load", arguments, seed))
+    return dataclasses.replace(data, origin=origin)
 
 
 def reload(spec: LoadSpec, *, seed: int | None = None) -> Dataset:
-    """Load a data set by its load spec, as its files are now: compare the `content_hash`.
+    """Load a data set by its load spec from its files as they are now: compare the `content_hash`.
 
     Args:
       spec: Load spec of the data set's origin.
-      seed: Seed of another split; the one of the spec when None.
-
-    Returns:
-      The data set.
+      seed: Seed of another split; by default that of the spec.
 
     Example:
       >>> data = load("digits", seed=1)
@@ -163,48 +181,6 @@ def load_again(again: Mapping[str, Any], *, seed: int | None = None) -> Dataset:
     return reload(LoadSpec.from_dict(again), seed=seed)
 
 
-def _prepared(
-    name: str,
-    data_dir: str | os.PathLike | None,
-    manual_dir: str | os.PathLike | None,
-    seed: int,
-    protocol: str | None,
-    validation: float,
-    scale: str,
-    force: bool,
-) -> Dataset:
-    """A set from its published files; arguments as for ``load``."""
-    source = SOURCES[name]
-    chosen = choose_protocol(name, protocol)
-    arrays, notes = prepared_arrays(
-        source,
-        data_dir=_folder(data_dir),
-        manual_dir=None if manual_dir is None else Path(manual_dir).expanduser(),
-        force=force,
-    )
-    cooked = RECIPES[name][0](arrays, notes, chosen, seed, validation)
-    return assemble(
-        cooked.x,
-        cooked.y,
-        cooked.s,
-        cooked.split,
-        y_names=cooked.y_names,
-        s_names=cooked.s_names,
-        feature_names=cooked.feature_names,
-        scale=scale,
-        provenance={
-            "name": name,
-            "protocol": chosen,
-            "seed": seed,
-            "origin": notes["origin"],
-            "files": notes["files"],
-            "verified": notes["verified"],
-            "terms": source.terms,
-            "citation": source.citation,
-            "complete": is_complete(name, arrays, notes, source.published),
-        },
-    )
-
-
-def _folder(data_dir: str | os.PathLike | None) -> Path:
-    return default_data_dir() if data_dir is None else Path(data_dir).expanduser()
+def _data_dir(given: str | os.PathLike | None) -> Path:
+    given = given or os.environ.get("PRIVJAX_DATA") or Path.home() / ".cache" / "privjax"
+    return Path(given).expanduser()

@@ -1,4 +1,4 @@
-"""Real bytes where they are, and one folder of prepared sets for the whole run."""
+"""Real published files where they are present, and one folder of prepared sets for the whole run."""
 
 import os
 import time
@@ -20,7 +20,7 @@ def shared_data() -> Path:
 
 @pytest.fixture(scope="session")
 def prepared(tmp_path_factory) -> Path:
-    """Shared by the workers of a parallel run: the loader's own lock keeps them apart."""
+    """Folder that the workers of a parallel run share; the lock of `load` keeps them apart."""
     base = tmp_path_factory.getbasetemp()
     if "PYTEST_XDIST_WORKER" in os.environ:
         base = base.parent
@@ -31,9 +31,9 @@ def prepared(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="session")
 def timed():
-    """Calls a function until it takes under two seconds, thrice at most.
+    """Call a function at most three times, until a call takes under two seconds.
 
-    Seconds of this process: on a shared machine the clock on the wall tells what others do.
+    Process time: wall time on a shared machine depends on other processes.
     """
 
     def call(function, *arguments, **options):

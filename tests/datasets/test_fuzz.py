@@ -9,9 +9,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from privjax.datasets import DataError, from_table
-from privjax.datasets.archives import open_tree
-from privjax.datasets.faces import read_pgm
-from privjax.datasets.text import read_matrix
 
 quick = settings(
     max_examples=150,
@@ -49,37 +46,6 @@ def test_any_bytes_as_a_csv(tmp_path, data):
     with pytest.raises(DataError):
         # So few random bytes never make three sound rows of two classes.
         from_table(path, utility="y", private="s")
-
-
-@quick
-@given(data=st.binary(max_size=200), ending=st.sampled_from([".zip", ".tar.xz", ".tar"]))
-def test_any_bytes_as_an_archive(tmp_path, data, ending):
-    path = tmp_path / f"a{ending}"
-    path.write_bytes(data)
-    with pytest.raises(DataError):
-        open_tree(path)
-
-
-@quick
-@given(data=st.binary(max_size=60), width=st.integers(0, 9), head=st.sampled_from([b"P2", b"P5"]))
-def test_any_bytes_as_a_picture(data, width, head):
-    try:
-        pixels = read_pgm(head + b"\n%d 2\n9\n" % width + data, "made")
-    except DataError:
-        return
-    assert pixels.shape == (2, width)
-    assert pixels.max() <= 9
-
-
-@quick
-@given(data=st.binary(max_size=80), columns=st.integers(1, 4))
-def test_any_bytes_as_numbers(data, columns):
-    try:
-        matrix = read_matrix(data, "made", columns=columns)
-    except DataError:
-        return
-    assert matrix.shape[1] == columns
-    assert np.isfinite(matrix).all()
 
 
 @quick

@@ -1,4 +1,4 @@
-"""The one door, the list of data sets, and what importing the package costs."""
+"""Data sets by name, the list of them, and the cost of the import."""
 
 import ast
 import os
@@ -6,42 +6,45 @@ import subprocess
 import sys
 from pathlib import Path
 
+import published_copies
 import pytest
 
-from privjax.datasets import describe, load, names
-from privjax.datasets.registry import _EMBEDDED
-from privjax.datasets.sources import SOURCES
+from privjax.datasets import describe, load, names, reload
+from privjax.datasets.dataset import LoadSpec
+from privjax.datasets.registry import PUBLISHED
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 PACKAGE = REPOSITORY / "privjax" / "datasets"
 
 
-def test_the_list(tmp_path):
+def test_the_list_describes_every_set(tmp_path):
     rows = describe(data_dir=tmp_path)
     assert tuple(row.name for row in rows) == names()
-    assert len(rows) == 9
     for row in rows:
+        assert row.title
         assert row.size
         assert row.terms
         assert row.protocols
         assert "load(" in row.how or "manual_dir" in row.how
-    assert {row.name for row in rows if row.prepared} == set(_EMBEDDED)
+    assert {row.name for row in rows if not row.prepared} == set(PUBLISHED)
     by_name = {row.name: row for row in rows}
     assert "10299" in by_name["har"].size
     assert by_name["har"].protocols == ("per_user", "disjoint_users", "time_blocks")
-    assert SOURCES["har"].url in by_name["har"].how
+    assert PUBLISHED["har"].url in by_name["har"].how
     assert "Accept the terms" in by_name["meglass"].how
 
 
-def test_arguments(tmp_path):
+def test_wrong_arguments_are_refused_before_any_download(tmp_path):
     with pytest.raises(ValueError, match="name must be one of digits, .*, got 'mnist'"):
         load("mnist")
-    with pytest.raises(ValueError, match="protocol must be one of per_user, .* got 'random'"):
+    with pytest.raises(ValueError, match="protocol must be one of per_user, .* for har, got 'random'"):
         load("har", protocol="random", data_dir=tmp_path)
     with pytest.raises(ValueError, match="protocol must be left out for digits"):
         load("digits", protocol="per_user")
-    with pytest.raises(TypeError, match="has no option 'private'"):
-        load("har", private="user", data_dir=tmp_path)
+    with pytest.raises(ValueError, match="private must be one of user for har, got 'activity'"):
+        load("har", private="activity", data_dir=tmp_path)
+    with pytest.raises(TypeError, match="has no option 'rows'"):
+        load("har", rows=5, data_dir=tmp_path)
     with pytest.raises(ValueError, match="seed must not be negative"):
         load("digits", seed=-1)
     with pytest.raises(ValueError, match=r"validation must lie in \[0, 1\)"):
@@ -49,7 +52,17 @@ def test_arguments(tmp_path):
     assert len(load("digits", validation=0.0).split.validation) == 0
 
 
-def test_only_numpy_is_imported_and_nothing_of_the_rest():
+def test_a_load_spec_takes_another_seed(tmp_path):
+    published_copies.write_folder(tmp_path, published_copies.cmu_faces())
+    data = load("cmu_faces", data_dir=tmp_path, manual_dir=tmp_path, seed=3, validation=0.2)
+    spec = LoadSpec.from_dict(data.origin.load_spec.to_dict())
+    assert reload(spec).content_hash == data.content_hash
+    other = load("cmu_faces", data_dir=tmp_path, seed=4, validation=0.2)
+    assert reload(spec, seed=4).content_hash == other.content_hash
+    assert reload(spec).origin == data.origin
+
+
+def test_importing_the_package_imports_numpy_alone():
     code = (
         "import sys, numpy.random, numpy.lib.format, numpy.typing\n"
         "before = set(sys.modules)\n"
@@ -58,7 +71,7 @@ def test_only_numpy_is_imported_and_nothing_of_the_rest():
         "new = {m.partition('.')[0] for m in set(sys.modules) - before}\n"
         "print(*sorted(new - set(sys.stdlib_module_names)))\n"
     )
-    # The package's own __init__ may import jax; this package must not ask for it.
+    # A stub of privjax: its own __init__ may import jax, this package may not.
     probe = (
         "import sys, types\n"
         f"package = types.ModuleType('privjax'); package.__path__ = [{str(PACKAGE.parent)!r}]\n"
@@ -75,7 +88,7 @@ def test_only_numpy_is_imported_and_nothing_of_the_rest():
     assert ran.stdout.split() == ["privjax"]
 
 
-def test_the_sources_import_no_other_part_of_the_package():
+def test_the_package_imports_no_other_room():
     for path in PACKAGE.glob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
             imported = []
