@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from privjax.datasets import cmu_faces, hapt, har, meglass, mhealth, yaleb
+from privjax.datasets import adult, cmu_faces, hapt, har, meglass, mhealth, yaleb
 from privjax.datasets.dataset import Dataset, LoadSpec
 from privjax.datasets.embedded import diabetes, digits
 from privjax.datasets.fetch import fetch, prepared_folder
@@ -14,7 +14,7 @@ from privjax.datasets.simulated import simulated_sensors
 from privjax.datasets.tables import from_table
 
 # A new published set is one module and one entry here.
-PUBLISHED = {module.SET.name: module.SET for module in (har, mhealth, yaleb, meglass, hapt, cmu_faces)}
+PUBLISHED = {module.SET.name: module.SET for module in (har, mhealth, yaleb, meglass, hapt, cmu_faces, adult)}
 
 
 class _Embedded(NamedTuple):

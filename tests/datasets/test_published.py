@@ -210,7 +210,38 @@ def test_small_copies_are_read(tmp_path):
     assert rows.names["person"] == ["ann", "bob"]
 
 
+def test_adult_has_a_column_for_every_class_and_none_of_the_private_variable(tmp_path):
+    rows = read("adult", published_copies.adult(), tmp_path)
+    assert rows.arrays["income"].tolist() == [0, 0, 1, 0, 1]
+    assert rows.arrays["is_test"].tolist() == [False] * 3 + [True] * 2
+    assert rows.names["sex"] == ["Female", "Male"]
+    column = dict(zip(rows.names["features"], rows.arrays["x"].T, strict=True))
+    assert column["age"].tolist() == [39, 18, 39, 18, 39]
+    assert column["workclass=?"].tolist() == [0, 1, 0, 1, 0]
+    assert column["native-country=Peru"].tolist() == [0, 0, 0, 0, 1]
+    for private, other in (("sex", "race"), ("race", "sex")):
+        how = {"protocol": "official", "seed": 0, "validation": 0.5}
+        data = PUBLISHED["adult"].make_dataset(rows, private=private, **how)
+        assert not [name for name in data.feature_names if name.startswith(private)]
+        assert [name for name in data.feature_names if name.startswith(other)]
+        assert data.split.test.tolist() == [3, 4]
+    headed = {k: "age, workclass, fnlwgt\n" + v for k, v in published_copies.adult().items()}
+    other = read("adult", headed, tmp_path / "headed")
+    np.testing.assert_array_equal(other.arrays["x"], rows.arrays["x"])
+
+
 FAULTS = {
+    "adult: a cell less": (
+        published_copies.adult,
+        "adult.data",
+        lambda t: t[4:],
+        r"adult\.data.*'State-gov'",
+    ),
+    "adult: cut": (published_copies.adult, "adult.test", lambda t: t[:-12], r"adult\.test.*15 cells"),
+    "adult: a cell more": (published_copies.adult, "adult.test", lambda t: t[:-3] + ", 1\n", r"adult\.test"),
+    "adult: an age": (published_copies.adult, "adult.data", lambda t: "old" + t[2:], r"adult\.data.*'old'"),
+    "adult: an income": (published_copies.adult, "adult.data", lambda t: t[:-4] + "k\n", "<=50K or >50K"),
+    "adult: empty": (published_copies.adult, "adult.test", "", r"adult\.test"),
     "har: a word": (published_copies.har, "train/X_train.txt", lambda t: "abc" + t[3:], r"X_train.*'abc"),
     "har: nan": (
         published_copies.har,

@@ -321,7 +321,22 @@ def test_meglass_on_synthetic_images_of_published_names(shared_data, timed, tmp_
     assert reloaded.content_hash == data.content_hash
 
 
-@pytest.mark.parametrize("name", ["har", "yaleb", "cmu_faces", "hapt"])
+def test_adult_has_the_published_counts_and_split(get):
+    data = get("adult")
+    assert data.x.shape == (48842, 106)
+    np.testing.assert_array_equal(np.bincount(data.y), [37155, 11687])
+    np.testing.assert_array_equal(np.bincount(data.s), [16192, 32650])
+    assert [len(rows) for rows in data.split] == [29305, 3256, 16281]
+    assert data.split.test[0] == 32561  # the rows of adult.test
+    assert data.y_names == ("<=50K", ">50K")
+    assert data.origin.complete
+    assert not data.origin.verified  # a copy with a line of names
+    race = get("adult", private="race")
+    np.testing.assert_array_equal(np.bincount(race.s), [470, 1519, 4685, 406, 41762])
+    assert race.origin.private == ("race",)
+
+
+@pytest.mark.parametrize("name", ["har", "yaleb", "cmu_faces", "hapt", "adult"])
 def test_the_second_load_takes_under_two_seconds(get, timed, name):
     first = get(name)
     second, seconds = timed(get, name)

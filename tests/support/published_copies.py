@@ -64,6 +64,22 @@ def cmu_faces():
     return files
 
 
+def adult():
+    """Write three training rows, one with unknown cells, and two test rows."""
+    first = "39, State-gov, 77516, Bachelors, 13, Never-married, Adm-clerical, Not-in-family, White, Male"
+    second = "18, ?, 1000, 11th, 7, Never-married, ?, Own-child, Black, Female"
+    train = [
+        f"{first}, 2174, 0, 40, Cuba, <=50K",
+        f"{second}, 0, 0, 20, ?, <=50K",
+        f"{first}, 0, 0, 9, Cuba, >50K",
+    ]
+    test = [f"{second}, 0, 0, 20, Cuba, <=50K.", f"{first}, 0, 0, 9, Peru, >50K."]
+    return {
+        "adult.data": "\n".join(train) + "\n\n",
+        "adult.test": "\n".join(["|1x3 Cross validator", *test]) + "\n\n",
+    }
+
+
 def to_bytes(files):
     """Encode the text files among `files`."""
     return {k: v.encode(errors="surrogateescape") if isinstance(v, str) else v for k, v in files.items()}
