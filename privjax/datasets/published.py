@@ -75,7 +75,9 @@ class PublishedSet:
         """How to get the files, in one or two sentences."""
         wanted = " and ".join(names[0] for names in self.wanted)
         if self.url is None:
-            return f"Accept the terms at {self.homepage}, put {wanted} into a folder, pass it as manual_dir."
+            return (
+                f"Accept the terms at {self.homepage}, put {wanted} into a folder and pass it as manual_dir."
+            )
         download = f"load({self.name!r}) downloads {self.url}"
         return f"{download}; or put {wanted} from {self.homepage} into a folder and pass it as manual_dir."
 
