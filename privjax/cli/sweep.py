@@ -110,7 +110,7 @@ def sweep(
 
     import privjax
 
-    load = _loader(data, {k: v for k, v in own.items() if v is not None}, validation, scale)
+    load = _loader(data, {k: v for k, v in own.items() if v is not None}, validation)
     networks = None
     if network != "nn" or widths:
         networks = _networks(load(seed), privjax.make_objective(objective), network, widths, shape)
@@ -121,6 +121,7 @@ def sweep(
             privacy_weights=chosen_weights,
             seeds=range(seed, seed + seeds),
             networks=networks,
+            scaling=scale,
             workdir=out,
             batch_size=batch_size,
             num_epochs=epochs,
@@ -146,11 +147,11 @@ def sweep(
     print(f"What leaks is not known yet; attack it: privjax audit {running.quoted(out)}")
 
 
-def _loader(data: str, own: dict[str, Any], validation: float, scale: str) -> Callable[[int], "Dataset"]:
+def _loader(data: str, own: dict[str, Any], validation: float) -> Callable[[int], "Dataset"]:
     """What gives the data set of a seed; options of `from_table` are in `own`, when they were given."""
     from privjax import datasets
 
-    rules: dict[str, Any] = {"validation": validation, "scale": scale}
+    rules: dict[str, Any] = {"validation": validation}
     if data not in datasets.names():
         if not Path(data).expanduser().exists():
             known = ", ".join(datasets.names())
