@@ -63,7 +63,7 @@ def _import_tfds() -> Any:
 
 
 def _clean(folder: Path) -> None:
-    """Remove what a preparation left, and put back the old set if it stopped between its renames."""
+    """Put the old set back after a stop between the renames of `_prepare`, and remove leftovers."""
     if not folder.exists() and folder.with_name(".old").exists():
         folder.with_name(".old").rename(folder)
     for leftover in (".old", ".new"):

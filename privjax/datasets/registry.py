@@ -160,7 +160,7 @@ def load(
 
 
 def reload(spec: LoadSpec, *, seed: int | None = None) -> Dataset:
-    """Load a data set by its load spec from its files as they are now: compare the `content_hash`.
+    """Load the data set of a load spec. Its files may have changed since: compare the `content_hash`.
 
     Args:
       spec: Load spec of the data set's origin.
