@@ -156,8 +156,9 @@ def _numbers(words: Cells) -> Cells | None:
         cells = words.cast(pa.float64())
         if pc.any(pc.is_nan(cells)).as_py():
             return None
-        with contextlib.suppress(pa.ArrowInvalid):
-            return words.cast(pa.int64())
+        if pc.all(pc.equal(cells, pc.floor(cells))).as_py():  # a cast that fails is slow
+            with contextlib.suppress(pa.ArrowInvalid):
+                return words.cast(pa.int64())
         return cells
     return None
 

@@ -4,7 +4,7 @@ import dataclasses
 import functools
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,7 +14,6 @@ from privjax.datasets.columns import Column
 from privjax.datasets.errors import DataError
 from privjax.datasets.splits import Split, check_split, grouped_split, per_label_split
 
-_ROWS = 1 << 16  # rows checked at a time, so that a large array needs no second copy
 _STEPS = 100  # a column with fewer float32 values than this between its extremes has lost its digits
 _FUNCTIONS = ("load", "from_table")
 
@@ -28,7 +27,7 @@ class Part(NamedTuple):
 
 
 class LoadSpec(NamedTuple):
-    """The call that loads a data set, as plain JSON values.
+    """The call that loads a data set, as JSON values.
 
     Attributes:
       function: `"load"` (a data set by name) or `"from_table"` (a file of rows).
@@ -42,7 +41,7 @@ class LoadSpec(NamedTuple):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the spec as JSON values."""
-        return {"function": self.function, "arguments": dict(self.arguments), "seed": int(self.seed)}
+        return self._asdict()
 
     @classmethod
     def from_dict(cls, found: Mapping[str, Any]) -> "LoadSpec":
@@ -50,7 +49,7 @@ class LoadSpec(NamedTuple):
         function = found.get("function")
         if function not in _FUNCTIONS:
             raise ValueError(f"load_spec: function must be one of {', '.join(_FUNCTIONS)}, got {function!r}.")
-        return cls(function, dict(found["arguments"]), int(found["seed"]))
+        return cls(function, found["arguments"], found["seed"])
 
 
 class SourceFile(NamedTuple):
@@ -82,7 +81,7 @@ class Origin:
       citation: Publication to cite.
       complete: Whether all published rows are present.
       verified: Whether the bytes of the files match their published hashes.
-      rows_dropped: Rows of the source that were left out for their missing values.
+      rows_dropped: Number of rows left out for their missing values.
       files: Files that the rows were read from.
       load_spec: Call that loads the data set; None for arrays in memory.
     """
@@ -100,20 +99,6 @@ class Origin:
     rows_dropped: int = 0
     files: tuple[SourceFile, ...] = ()
     load_spec: LoadSpec | None = None
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the origin as JSON values."""
-        spec = None if self.load_spec is None else self.load_spec.to_dict()
-        files = [file._asdict() for file in self.files]
-        return {**vars(self), "private": list(self.private), "files": files, "load_spec": spec}
-
-    @classmethod
-    def from_dict(cls, found: Mapping[str, Any]) -> "Origin":
-        """Read an origin back."""
-        spec = found["load_spec"]
-        files = tuple(SourceFile(**file) for file in found["files"])
-        spec = None if spec is None else LoadSpec.from_dict(spec)
-        return cls(**{**found, "private": tuple(found["private"]), "files": files, "load_spec": spec})
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
@@ -146,7 +131,10 @@ class Dataset:
     columns: tuple[Column, ...] | None = None
 
     def __post_init__(self):
-        check_finite(self.x)
+        finite = np.isfinite(self.x).reshape(len(self.x), -1).all(axis=1)
+        if not finite.all():
+            row = int(np.argmin(finite))
+            raise DataError(f"x is not finite in 32-bit floats in row {row}: drop or impute the value first.")
         _check_labels("y", self.y, self.y_names, len(self.x))
         _check_labels("s", self.s, self.s_names, len(self.x))
         if len(self.feature_names) != self.x.shape[-1]:
@@ -206,11 +194,10 @@ class Dataset:
           >>> data.y_names, data.s_names, len(data.test.x)
           (('rest', 'walk'), ('0', '1', '2'), 12)
         """
-        names = [str(column) for column in getattr(x, "columns", ())]  # of a DataFrame
+        names = feature_names or getattr(x, "columns", None)  # of a DataFrame
         x = _as_rows(x)
         y, y_names = _number_labels("y", y, y_names, len(x))
         s, s_names = _number_labels("s", s, s_names, len(x))
-        names = feature_names or names or [f"x[{i}]" for i in range(x.shape[-1])]
         if split is not None and groups is not None:
             raise ValueError("groups and split are both given: pass one of them.")
         if split is not None:
@@ -224,21 +211,28 @@ class Dataset:
             protocol = "per_private_class" if s_names else "random"
         used = np.sort(np.concatenate(parts))
         x, y, s = (array[used] for array in (x, y, s))  # a copy, so that the caller's arrays stay writable
-        with np.errstate(over="ignore"):  # refused with its row by the check of the record
+        with np.errstate(over="ignore"):  # the constructor refuses infinity with its row
             x = x.astype(np.float32, copy=False)
-        parts = Split(*(np.searchsorted(used, part) for part in parts))
-        origin = Origin(name, protocol, seed)
-        return cls(x, y, s, y_names, s_names, tuple(map(str, names)), parts, origin)
+        return cls(
+            x=x,
+            y=y,
+            s=s,
+            y_names=y_names,
+            s_names=s_names,
+            feature_names=tuple(f"x[{i}]" for i in range(x.shape[-1]))
+            if names is None
+            else tuple(map(str, names)),
+            split=Split(*(np.searchsorted(used, part) for part in parts)),
+            origin=Origin(name, protocol, seed),
+        )
 
     def __len__(self) -> int:
         return len(self.x)
 
     def __repr__(self) -> str:
         parts = ", ".join(f"{len(rows)} {name}" for name, rows in self.split._asdict().items())
-        labels = [
-            f"{len(names)} classes" if names else "continuous" for names in (self.y_names, self.s_names)
-        ]
-        return f"Dataset({self.name!r}, x {self.x.shape}, y {labels[0]}, s {labels[1]}; rows: {parts})"
+        y, s = (f"{len(found)} classes" if found else "continuous" for found in (self.y_names, self.s_names))
+        return f"Dataset({self.name!r}, x {self.x.shape}, y {y}, s {s}; rows: {parts})"
 
     @property
     def name(self) -> str:
@@ -265,7 +259,7 @@ class Dataset:
         """Origin as a dict, until all rooms read `origin`."""
         spec = None if self.origin.load_spec is None else self.origin.load_spec.to_dict()
         columns = None if self.columns is None else [column.to_dict() for column in self.columns]
-        found = {**self.origin.to_dict(), "origin": self.origin.source, "again": spec}
+        found = {**vars(self.origin), "origin": self.origin.source, "again": spec}
         return found if columns is None else {**found, "columns": columns}
 
     @functools.cached_property
@@ -279,15 +273,6 @@ class Dataset:
         return digest.hexdigest()
 
 
-def check_finite(x: np.ndarray) -> None:
-    """Refuse rows with a value that is not finite, naming the first of them."""
-    for start, block in _blocks(x):
-        finite = np.isfinite(block.reshape(len(block), -1)).all(axis=1)
-        if not finite.all():
-            row = start + int(np.argmin(finite))
-            raise DataError(f"x is not finite in 32-bit floats in row {row}: drop or impute the value first.")
-
-
 def check_resolution(label: str, names: Sequence[str], low: np.ndarray, high: np.ndarray) -> None:
     """Refuse columns whose values float32 would make almost equal, such as times in seconds.
 
@@ -297,8 +282,9 @@ def check_resolution(label: str, names: Sequence[str], low: np.ndarray, high: np
       low: Smallest value of each column, in double precision.
       high: Largest value of each column.
     """
-    spacing = np.spacing(np.maximum(np.abs(low), np.abs(high)).astype(np.float32)).astype(np.float64)
-    coarse = (high > low) & (spacing * _STEPS > high - low)
+    with np.errstate(over="ignore", invalid="ignore"):
+        largest = np.maximum(np.abs(low), np.abs(high)).astype(np.float32)
+        coarse = (high > low) & (np.spacing(largest).astype(np.float64) * _STEPS > high - low)
     if coarse.any():
         column = int(np.argmax(coarse))
         raise DataError(
@@ -319,40 +305,42 @@ def _as_rows(x: ArrayLike) -> np.ndarray:
         raise TypeError(f"x must hold real numbers, got {array.dtype}.")
     if array.ndim < 2 or 0 in array.shape:
         raise ValueError(f"x must have shape [n, ...] with at least two dimensions, got {array.shape}.")
-    if array.dtype.itemsize > 4 and array.dtype.kind in "iuf":
+    if array.dtype.itemsize > 4:
         axes = tuple(range(array.ndim - 1))
         low, high = (np.asarray(f(array, axes), np.float64) for f in (np.min, np.max))
-        if (np.maximum(np.abs(low), np.abs(high)) <= np.finfo(np.float32).max).all():
-            check_resolution("x", [f"x[{i}]" for i in range(len(low))], low, high)
+        check_resolution("x", [f"x[{i}]" for i in range(len(low))], low, high)
     return array
 
 
 def _number_labels(
     argument: str, values: ArrayLike, names: Sequence[str] | None, rows: int
 ) -> tuple[np.ndarray, tuple[str, ...]]:
-    """Return int32 classes with their names, or float32 labels with no names."""
+    """Return int32 classes with their names, or float32 labels without names."""
     labels = _check_length(argument, _plain_labels(argument, values), rows)
+    is_number = labels.dtype.kind in "biuf"
     if names is not None and len(names) == 0 or names is None and labels.dtype.kind == "f":
-        if labels.dtype.kind not in "biuf":
+        if not is_number:
             raise ValueError(f"{argument}_names is empty, but {argument} holds text, which has classes.")
         return labels.astype(np.float32), ()
     if labels.ndim != 1:
         raise ValueError(f"{argument} must have one class per row, shape [n], got {labels.shape}.")
-    if names is not None and labels.dtype.kind in "biuf":
-        whole = labels.astype(np.int64)
-        if (whole != labels).any():
-            raise ValueError(f"{argument}_names is given, but {argument} holds fractions: leave it out.")
-        return _in_range(argument, whole, names), tuple(names)
-    found, codes = np.unique(labels, return_inverse=True)
     if names is None:
-        _check_classes(argument, found, rows)
+        found, codes = np.unique(labels, return_inverse=True)
+        if len(found) < 2:
+            raise DataError(f"{argument} has one class only, {found[0]}.")
+        if len(found) > max(rows // 2, 2):
+            counts = f"{len(found)} classes in {rows} rows"
+            raise DataError(f"{argument} has {counts}: pass {argument}_names=() if it is a quantity.")
         return codes.astype(np.int32), tuple(str(value) for value in found.tolist())
-    number = {name: i for i, name in enumerate(names)}
-    codes = np.array([number.get(label, -1) for label in labels.tolist()], np.int32)
-    if (codes < 0).any():
-        row = int(np.argmin(codes))
-        raise DataError(f"{argument} is {labels[row]!s} in row {row}, which {argument}_names does not list.")
-    return codes, tuple(names)
+    order = {name: i for i, name in enumerate(names)}
+    codes = labels if is_number else np.array([order.get(label, -1) for label in labels.tolist()])
+    wrong = (codes != np.round(codes)) | (codes < 0) | (codes >= len(names))
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        raise DataError(
+            f"{argument} is {labels[row]} in row {row}, which is none of the {len(names)} classes."
+        )
+    return codes.astype(np.int32), tuple(names)
 
 
 def _plain_labels(argument: str, values: ArrayLike) -> np.ndarray:
@@ -363,30 +351,27 @@ def _plain_labels(argument: str, values: ArrayLike) -> np.ndarray:
         raise TypeError(f"{argument} must hold text or numbers, got {labels.dtype}.")
     if labels.dtype.kind not in "OT":
         return labels
-    plain = labels.tolist()
-    flat = np.ravel(labels).tolist()
-    missing = [value is None or value != value for value in flat]
-    if any(missing):
-        row = missing.index(True) // max(labels[:1].size, 1)
-        raise DataError(f"{argument} is missing in row {row}: leave the row out.")
-    kinds = {str if isinstance(v, str) else bool if isinstance(v, (bool, np.bool_)) else float for v in flat}
-    if len(kinds) > 1:
-        raise DataError(f"{argument} mixes text, numbers or truth values: make it one type first.")
-    return np.array(plain)
-
-
-def _check_classes(argument: str, found: np.ndarray, rows: int) -> None:
-    if len(found) < 2:
-        raise DataError(f"{argument} has one class only, {found[0]!s}.")
-    if len(found) > max(rows // 2, 2):
+    kinds = [_kind(value) for value in labels.ravel().tolist()]
+    wrong = [not kind or kind != kinds[0] for kind in kinds]
+    if any(wrong):
+        row = wrong.index(True) * len(labels) // len(kinds)
         raise DataError(
-            f"{argument} has {len(found)} classes in {rows} rows: "
-            f"pass {argument}_names=() if it is a quantity."
+            f"{argument} holds {labels[row]!r} in row {row}: make all labels text, numbers or truth "
+            "values, without missing ones."
         )
+    return np.array(labels.tolist())
+
+
+def _kind(value: Any) -> str:
+    if isinstance(value, (bool, np.bool_)):
+        return "boolean"
+    if isinstance(value, (int, float, np.number)):
+        return "number" if value == value else ""
+    return "text" if isinstance(value, str) else ""
 
 
 def _check_length(argument: str, array: np.ndarray, rows: int) -> np.ndarray:
-    if array.ndim == 0 or len(array) != rows:
+    if array.shape[:1] != (rows,):
         raise DataError(f"{argument} has {len(array) if array.ndim else 1} rows where x has {rows}.")
     return array
 
@@ -394,23 +379,11 @@ def _check_length(argument: str, array: np.ndarray, rows: int) -> np.ndarray:
 def _check_labels(argument: str, labels: np.ndarray, names: Sequence[str], rows: int) -> None:
     """Refuse labels of the wrong length, out of range, or not finite."""
     _check_length(argument, labels, rows)
-    if names:
-        _in_range(argument, labels, names)
-    elif not np.isfinite(labels).all():
-        row = int(np.argmin(np.isfinite(labels.reshape(rows, -1)).all(axis=1)))
-        raise DataError(f"{argument} is not finite in row {row}.")
-
-
-def _in_range(argument: str, labels: np.ndarray, names: Sequence[str]) -> np.ndarray:
-    outside = (labels < 0) | (labels >= len(names))
-    if outside.any():
-        row = int(np.argmax(outside))
-        raise DataError(f"{argument} is {labels[row]} in row {row}, outside the {len(names)} classes.")
-    return labels.astype(np.int32, copy=False)
-
-
-def _blocks(x: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
-    return ((start, x[start : start + _ROWS]) for start in range(0, len(x), _ROWS))
+    valid = (labels >= 0) & (labels < len(names)) if names else np.isfinite(labels)
+    if not valid.all():
+        row = int(np.argmin(valid.reshape(rows, -1).all(axis=1)))
+        outside = f"{labels[row]}, none of the {len(names)} classes," if names else "not finite"
+        raise DataError(f"{argument} is {outside} in row {row}.")
 
 
 # Until the rooms that call these have moved to `Dataset.from_arrays`, `origin` and the encoder's scaling.

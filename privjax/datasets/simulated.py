@@ -1,8 +1,8 @@
-"""Made motion windows whose best possible trade-off is known, at any size."""
+"""Synthetic motion windows, any number of them, whose best possible trade-off is known."""
 
 import math
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -14,16 +14,16 @@ BLOCK = 1 << 16  # rows drawn from one generator; row i is the same at every siz
 
 
 class Truth(NamedTuple):
-    """What no method can beat, and the waveforms that say why.
+    """Bounds that no method can beat, and the waveforms that explain them.
 
     Attributes:
-      utility_ceiling: Best accuracy on y from x; 1 is given as a bound when there are habits.
+      utility_ceiling: Best accuracy on y from x; the bound 1 when there are habits.
       identity_ceiling: Best accuracy on s from x, when there are no habits.
       chance: Accuracy on s of a guess.
-      leak: Best accuracy on s of an attacker who is told y.
+      leak: Best accuracy on s of an attacker who knows y.
       habit_rate: How often a user does the habitual activity.
-      activity_waves: Orthonormal waveforms ``[activities, window * 6]``.
-      user_waves: Orthonormal waveforms ``[users, window * 6]``, orthogonal to the former.
+      activity_waves: Orthonormal waveforms `[activities, window * 6]`.
+      user_waves: Orthonormal waveforms `[users, window * 6]`, orthogonal to those of the activities.
     """
 
     utility_ceiling: float
@@ -35,11 +35,11 @@ class Truth(NamedTuple):
     user_waves: np.ndarray
 
     def best_utility(self, attacker: float) -> float:
-        """The best utility of any release on which no attacker beats ``attacker``.
+        """Return the best utility of a release on which every attacker has at most some accuracy.
 
-        With A activities, U users and p the habit rate, no release does better than
-        ``min(ceiling, 1 - p + (U / A) * attacker)``. Without habits it is reached at chance, by a
-        linear map; with habits it is reached everywhere when the signal is far above the noise.
+        With A activities, U users and p the habit rate, the bound is
+        `min(ceiling, 1 - p + (U / A) * attacker)`. Without habits a linear map reaches it at chance;
+        with habits it is reached everywhere when the signal is far above the noise.
         """
         if attacker < self.chance - 1e-12:
             raise ValueError(f"attacker must be at least chance, {self.chance:g}, got {attacker}.")
@@ -47,10 +47,10 @@ class Truth(NamedTuple):
         return min(self.utility_ceiling, 1.0 - self.habit_rate + per_activity * attacker)
 
     def best_release(self, x: np.ndarray) -> np.ndarray:
-        """The linear release that reaches the optimum without habits: one number per activity.
+        """Return the linear release that is optimal without habits: one number per activity.
 
-        It keeps all that x says of y, and is independent of s. (Projecting the users out of x
-        instead would leave them readable in the rounding of the last digit.)
+        It keeps all information on y, and is independent of s. (A projection of the user waveforms
+        out of x would leave the users readable in the rounding of the last digit.)
         """
         return x @ self.activity_waves.T.astype(x.dtype)
 
@@ -65,26 +65,31 @@ def simulated_truth(
     user_signal: float = 4.0,
     habit: float = 0.0,
 ) -> Truth:
-    """Ground truth of ``simulated_sensors`` under the same arguments.
+    """Compute the best possible trade-off on `simulated_sensors` with the same arguments.
 
-    A window is ``x = a w_y + b v_s + noise`` with orthonormal waveforms w and v and unit normal
-    noise. The best guess of one of m equally likely orthonormal waveforms at amplitude a is right
-    with probability ``P(m, a) = E[Phi(t)^(m - 1)]`` with t normal of mean a and deviation 1.
+    A window is `x = a w_y + b v_s + noise` with orthonormal waveforms w and v and unit normal noise.
+    The best guess of one of m equally likely orthonormal waveforms at amplitude a is right with
+    probability `P(m, a) = E[Phi(t)^(m - 1)]`, t normal with mean a and standard deviation 1.
 
     Args:
-      seed: Picks the waveforms.
-      users: How many users; a multiple of ``activities`` when there are habits.
-      activities: How many activities.
+      seed: Seed of the waveforms.
+      users: Number of users; a multiple of `activities` when there are habits.
+      activities: Number of activities.
       window: Frames per window, even.
       activity_signal: Amplitude a of the activity.
       user_signal: Amplitude b of the user.
-      habit: Share of the time a user does nothing but the habitual activity, ``s mod activities``.
+      habit: Share of the time a user does only the habitual activity, `s mod activities`.
 
     Returns:
-      The truth.
+      The bounds and waveforms.
+
+    Example:
+      >>> truth = simulated_truth(users=12, activities=4, habit=0.6)
+      >>> round(truth.leak, 3), round(truth.best_utility(truth.chance), 3)
+      (0.233, 0.55)
     """
     if users < 2 or activities < 2:
-        raise ValueError("users and activities must each be at least 2.")
+        raise ValueError(f"users and activities must each be at least 2, got {users} and {activities}.")
     if not 0.0 <= habit <= 1.0:
         raise ValueError(f"habit must lie between 0 and 1, got {habit}.")
     if habit and users % activities:
@@ -106,40 +111,37 @@ def simulated_blocks(
     rows: int,
     *,
     seed: int = 0,
-    users: int = 30,
-    activities: int = 6,
-    window: int = 32,
     activity_signal: float = 4.0,
     user_signal: float = 4.0,
     habit: float = 0.0,
+    **options: Any,
 ) -> Iterator[Part]:
-    """The rows of ``simulated_sensors``, unscaled, in blocks: any size in bounded memory.
+    """Yield the rows of `simulated_sensors` in blocks of 65536: any number of them in bounded memory.
 
     Args:
-      rows: How many rows in all.
-      seed: Picks waveforms, labels and noise.
-      users: See ``simulated_truth``.
-      activities: See ``simulated_truth``.
-      window: See ``simulated_truth``.
-      activity_signal: See ``simulated_truth``.
-      user_signal: See ``simulated_truth``.
-      habit: See ``simulated_truth``.
+      rows: Number of rows.
+      seed: Seed of waveforms, labels and noise.
+      activity_signal: See `simulated_truth`.
+      user_signal: See `simulated_truth`.
+      habit: See `simulated_truth`.
+      **options: `users`, `activities` and `window` of `simulated_truth`.
 
-    Yields:
-      Blocks of at most 65536 rows.
+    Example:
+      >>> [part.x.shape for part in simulated_blocks(70_000, window=12)]
+      [(65536, 72), (4464, 72)]
     """
     if rows < 1:
         raise ValueError(f"rows must be at least 1, got {rows}.")
-    truth = simulated_truth(seed=seed, users=users, activities=activities, window=window, habit=habit)
+    truth = simulated_truth(seed=seed, habit=habit, **options)
     activity = (activity_signal * truth.activity_waves).astype(np.float32)
     user = (user_signal * truth.user_waves).astype(np.float32)
     for start in range(0, rows, BLOCK):
         count = min(BLOCK, rows - start)
         rng = generator(seed, f"labels {start}")
         # Whole blocks are drawn and cut, so that a shorter set is the start of a longer one.
-        s = rng.integers(users, size=BLOCK)[:count]
-        free = rng.integers(activities, size=BLOCK)[:count]
-        y = np.where(rng.random(BLOCK)[:count] < habit, s % activities, free)
+        s = rng.integers(len(user), size=BLOCK)[:count]
+        free = rng.integers(len(activity), size=BLOCK)[:count]
+        y = np.where(rng.random(BLOCK)[:count] < habit, s % len(activity), free)
         noise = generator(seed, f"noise {start}")
         x = noise.standard_normal((count, activity.shape[1]), dtype=np.float32)
         x += activity[y]
@@ -148,46 +150,33 @@ def simulated_blocks(
 
 
 def simulated_sensors(
-    *,
-    seed: int = 0,
-    rows: int = 10_000,
-    validation: float = 0.1,
-    **options,
+    *, seed: int = 0, rows: int = 10_000, validation: float = 0.1, **options: Any
 ) -> Dataset:
-    """Made motion windows of users doing activities: utility = activity, private = user.
+    """Simulate motion windows of users doing activities: utility = activity, private = user.
 
     Args:
-      seed: Picks waveforms, labels, noise and split (80:20, the same proportion of every user).
-      rows: How many windows.
-      validation: Share of the training rows set aside.
-      **options: Those of ``simulated_truth``: users, activities, window, signals, habit.
+      seed: Seed of waveforms, labels, noise and split (80:20, the same proportion of every user).
+      rows: Number of windows.
+      validation: Share of the training rows in the validation part.
+      **options: Options of `simulated_truth`: users, activities, window, signals, habit.
 
     Returns:
-      ``rows`` windows, flat; the provenance holds the numbers of the truth.
+      The windows, flat.
     """
-    if rows < 1:
-        raise ValueError(f"rows must be at least 1, got {rows}.")
-    truth = simulated_truth(seed=seed, **options)
-    width = truth.activity_waves.shape[1]
-    x = np.empty((rows, width), np.float32)
-    y, s = np.empty(rows, np.int32), np.empty(rows, np.int32)
-    start = 0
-    for block in simulated_blocks(rows, seed=seed, **options):
-        stop = start + len(block.x)
-        x[start:stop], y[start:stop], s[start:stop] = block
-        start = stop
+    blocks = simulated_blocks(rows, seed=seed, **options)
+    x, y, s = (np.concatenate(arrays) for arrays in zip(*blocks, strict=True))
     return Dataset(
         x=x,
         y=y,
         s=s,
-        y_names=tuple(f"activity {i + 1}" for i in range(len(truth.activity_waves))),
-        s_names=tuple(f"user {i + 1}" for i in range(len(truth.user_waves))),
-        feature_names=tuple(f"{c} {t}" for t in range(width // len(CHANNELS)) for c in CHANNELS),
+        y_names=tuple(f"activity {i + 1}" for i in range(options.get("activities", 6))),
+        s_names=tuple(f"user {i + 1}" for i in range(options.get("users", 30))),
+        feature_names=tuple(f"{c} {t}" for t in range(x.shape[1] // len(CHANNELS)) for c in CHANNELS),
         split=per_label_split(s, seed=seed, validation=validation),
         origin=Origin(
-            "simulated_sensors",
-            "per_user",
-            seed,
+            name="simulated_sensors",
+            protocol="per_user",
+            seed=seed,
             utility="activity",
             private=("user",),
             source="simulation",
@@ -197,8 +186,8 @@ def simulated_sensors(
 
 
 def orthogonal_accuracy(count: int, amplitude: float) -> float:
-    """``P(m, a) = integral of phi(t - a) Phi(t)^(m - 1)``, to about twelve digits."""
-    # The trapezoid rule on a smooth function that vanishes at both ends converges exponentially.
+    """Compute `P(m, a)`, the integral of `phi(t - a) Phi(t)^(m - 1)`, to about twelve digits."""
+    # The trapezoid rule converges exponentially on a smooth function that vanishes at both ends.
     t = np.linspace(amplitude - 10.0, amplitude + 10.0, 4001)
     below = np.array([0.5 * math.erfc(-v / math.sqrt(2.0)) for v in t])
     density = np.exp(-0.5 * (t - amplitude) ** 2) / math.sqrt(2.0 * math.pi)
@@ -206,13 +195,13 @@ def orthogonal_accuracy(count: int, amplitude: float) -> float:
 
 
 def _waves(seed: int, users: int, activities: int, window: int) -> tuple[np.ndarray, np.ndarray]:
-    """Activities swing slowly, users fast: sines and cosines of different whole frequencies."""
+    """Return slow waveforms for activities and fast ones for users, of different whole frequencies."""
     frequencies = window // 2 - 1
     per_frequency = 2 * len(CHANNELS)
     slow = -(-activities // per_frequency)
     if window % 2 or (frequencies - slow) * per_frequency < users:
-        need = 2 * (slow + -(-users // per_frequency) + 1)
-        raise ValueError(f"window must be even and at least {need} for {users} users, got {window}.")
+        least = 2 * (slow + -(-users // per_frequency) + 1)
+        raise ValueError(f"window must be even and at least {least} for {users} users, got {window}.")
     t = np.arange(window) * (2.0 * np.pi / window)
     waves = []
     for low, high, count, purpose in (

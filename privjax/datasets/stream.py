@@ -4,13 +4,15 @@ import collections
 import contextlib
 import csv
 import functools
+import gzip
 import io
 import itertools
 import math
 import os
 import re
 import zipfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
@@ -20,8 +22,7 @@ from privjax.datasets.columns import Cells, Column, Place, encode, parse_cells, 
 from privjax.datasets.errors import DataError
 from privjax.extras import need
 
-_BLOCK_BYTES = 1 << 20  # of a CSV read at a time, or more where its lines are long
-_BLOCK_ROWS = 1 << 20  # of a typed file whose blocks are all kept
+_ALL = 1 << 40  # rows in the block that holds a whole table
 _MOST_CELLS = 1 << 19  # in a block of `open_rows`
 
 Read = Callable[[Sequence[str], int | None], Iterator[Sequence[Any]]]
@@ -156,7 +157,7 @@ def _frame_source(frame: Any) -> Source:
 
     def read(wanted: Sequence[str], block_rows: int | None) -> Iterator[Sequence[Any]]:
         places = [names.index(name) for name in wanted]
-        step = block_rows or max(len(frame), 1)
+        step = block_rows or _ALL
         for start in range(0, len(frame), step):
             yield [frame.iloc[start : start + step, place] for place in places]
 
@@ -177,7 +178,7 @@ def _parquet_source(path: Path) -> Source:
     def read(wanted: Sequence[str], block_rows: int | None) -> Iterator[Sequence[Any]]:
         try:
             with parquet.ParquetFile(path, page_checksum_verification=True) as file:
-                for batch in file.iter_batches(block_rows or _BLOCK_ROWS, columns=list(wanted)):
+                for batch in file.iter_batches(block_rows or 1 << 20, columns=list(wanted)):
                     yield [batch.column(name) for name in wanted]
         except (OSError, pa.ArrowException) as error:
             raise _corrupt(str(path), error) from error
@@ -200,44 +201,42 @@ def _coded_in(schema: Any) -> frozenset[str]:
 
 def _csv_source(path: Path, delimiter: str | None) -> Source:
     pa, arrow_csv = need("pyarrow"), need("pyarrow.csv")
-    with _text(path) as file:
-        first = file.readline()
-        if not first.strip():
-            raise DataError(f"{path}, line 1: the names of the columns are missing.")
-        if "\ufffd" in first:
-            raise DataError(f"{path}, line 1: not UTF-8 text.")
-        mark = delimiter or max(",;\t", key=first.count)
-        try:  # a quoted name may go on in the next line
-            header = next(csv.reader(itertools.chain([first], file), delimiter=mark, strict=True))
-        except csv.Error as error:
-            raise DataError(f"{path}, line 1: {error}.") from error
-        is_empty = not file.read(1)
+    try:
+        with _text(path) as file:
+            first = file.readline()
+            mark = delimiter or max(",;\t", key=first.count)
+            # A quoted name may go on in the next line.
+            header = next(csv.reader(itertools.chain([first], file), delimiter=mark, strict=True), [])
+            is_empty = not file.read(1)
+    except csv.Error as error:
+        raise DataError(f"{path}, line 1: {error}.") from error
+    except (OSError, EOFError, zlib.error) as error:  # of a .gz
+        raise _corrupt(str(path), error) from error
+    if "\ufffd" in first:
+        raise DataError(f"{path}, line 1: not UTF-8 text.")
+    if not any(header):
+        raise DataError(f"{path}, line 1: the names of the columns are missing.")
     names = _check_names(str(path), [name.strip() for name in header])
-    size = max(_BLOCK_BYTES, 16 * len(first))
-    # With one thread, errors name the row.
-    reading = arrow_csv.ReadOptions(
-        column_names=names, skip_rows_after_names=1, block_size=size, use_threads=False
-    )
     parsing = arrow_csv.ParseOptions(delimiter=mark, newlines_in_values=True)
     text = dict.fromkeys(names, pa.large_string())
 
     def read(wanted: Sequence[str], block_rows: int | None) -> Iterator[Sequence[Any]]:
+        # pyarrow reads dozens of blocks ahead. With one thread, its errors name the row.
+        size = max(1 << 17 if block_rows else 1 << 22, 16 * len(first))
+        reading = arrow_csv.ReadOptions(
+            column_names=names, skip_rows_after_names=1, block_size=size, use_threads=False
+        )
         converting = arrow_csv.ConvertOptions(column_types=text, include_columns=list(wanted))
         if is_empty:
             return
         try:
-            with arrow_csv.open_csv(str(path), reading, parsing, converting) as reader:
-                if block_rows is None:
-                    yield [column.combine_chunks() for column in reader.read_all().columns]
-                    return
-                for batch in reader:
-                    for start in range(0, batch.num_rows, block_rows):
-                        yield batch.slice(start, block_rows).columns
-        except (OSError, pa.ArrowException) as error:
+            with _binary(path) as file, arrow_csv.open_csv(file, reading, parsing, converting) as reader:
+                yield from _rechunk(reader, block_rows or _ALL)
+        except (OSError, EOFError, zlib.error, pa.ArrowException) as error:
             raise _csv_fault(path, mark, str(error)) from error
 
     def count(_: str) -> int:
-        with need("pyarrow").input_stream(str(path)) as file:
+        with _binary(path) as file:
             parts = iter(lambda: file.read(1 << 14), b"")
             return max(sum(part.count(b"\n") for part in parts) - 1, 0)
 
@@ -247,9 +246,25 @@ def _csv_source(path: Path, delimiter: str | None) -> Source:
     return Source(str(path), (names,), read, count, place, kind="text")
 
 
+def _rechunk(batches: Iterable[Any], rows: int) -> Iterator[Sequence[Any]]:
+    """Yield the columns of record batches in blocks of so many rows."""
+    pa = need("pyarrow")
+    table = None
+    for batch in itertools.chain(batches, [None]):
+        if batch is not None:
+            fresh = pa.Table.from_batches([batch])
+            table = fresh if table is None else pa.concat_tables([table, fresh])
+        while table is not None and table.num_rows >= (rows if batch is not None else 1):
+            yield [column.combine_chunks() for column in table.slice(0, rows).columns]
+            table = table.slice(rows)
+
+
+def _binary(path: Path) -> Any:
+    return gzip.open(path) if path.suffix.lower() == ".gz" else path.open("rb")
+
+
 def _text(path: Path) -> io.TextIOWrapper:
-    file = need("pyarrow").input_stream(str(path))  # unpacks a .gz
-    return io.TextIOWrapper(file, encoding="utf-8-sig", errors="replace", newline="")
+    return io.TextIOWrapper(_binary(path), encoding="utf-8-sig", errors="replace", newline="")
 
 
 def _line_of(path: Path, mark: str, row: int) -> int:
@@ -307,8 +322,7 @@ def _array_source(path: Path) -> Source:
         rows = {name: arrays[name].shape[0] for name in used}
         if len(set(rows.values())) > 1:
             raise DataError(f"{path}: the arrays differ in length: {rows}.")
-        step = block_rows or max(*rows.values(), 1)
-        streams = [_array_blocks(f"{path}: {name}", arrays[name], step) for name in used]
+        streams = [_array_blocks(f"{path}: {name}", arrays[name], block_rows or _ALL) for name in used]
         for parts in zip(*streams, strict=True):
             flat = {name: np.ascontiguousarray(part.T) for name, part in zip(used, parts, strict=True)}
             yield [flat[name][i] for name, i in map(columns.__getitem__, wanted)]

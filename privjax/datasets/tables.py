@@ -203,13 +203,10 @@ def read_table(
     spec = None
     if isinstance(source, (str, os.PathLike)):
         arguments = {
+            **roles._asdict(),
             "source": str(Path(source).expanduser().resolve()),
-            "utility": roles.utility,
             "private": list(roles.private),
-            "features": None if features is None else list(_names(features)),
-            "kinds": roles.kinds,
-            "missing": missing,
-            "allow_private_features": allow_private_features,
+            "features": None if features is None else list(roles.features),
             "delimiter": delimiter,
         }
         spec = LoadSpec("from_table", arguments)
@@ -318,7 +315,7 @@ def _roles(
 ) -> _Roles:
     """Find the columns of a table, or refuse the arguments; see `read_table`."""
     utility, privates = str(utility), _expand(source, _names(private))
-    chosen = _expand(source, source.names if features is None else _names(features))
+    chosen = tuple(dict.fromkeys(_expand(source, source.names if features is None else _names(features))))
     kinds = {str(name): kind for name, kind in (kinds or {}).items()}
     known = set(source.names)
     if missing not in ("refuse", "drop", "impute"):
@@ -356,7 +353,7 @@ def _expand(source: Source, names: Sequence[str]) -> tuple[str, ...]:
     for name in names:
         entries = [] if name in known else [c for c in source.names if c.startswith(f"{name}[")]
         found.extend(entries or [name])
-    return tuple(dict.fromkeys(found)) if len(set(names)) == len(names) else tuple(found)
+    return tuple(found)
 
 
 def _label(block: Block, column: Column) -> np.ndarray:
