@@ -14,7 +14,7 @@ from privjax.datasets.splits import (
     separated_frames_split,
     time_block_split,
 )
-from privjax.datasets.tables import Table, TableStream, from_table, read_table, stream_table
+from privjax.datasets.tables import Table, from_table, read_table
 
 __all__ = [
     "Column",
@@ -27,7 +27,6 @@ __all__ = [
     "SourceFile",
     "Split",
     "Table",
-    "TableStream",
     "describe",
     "disjoint_users_split",
     "from_table",
@@ -43,6 +42,5 @@ __all__ = [
     "separated_frames_split",
     "simulated_blocks",
     "simulated_truth",
-    "stream_table",
     "time_block_split",
 ]

@@ -93,15 +93,7 @@ def typed_cells(values: Any, name: str) -> Cells:
     raise DataError(f"column {name!r} is of type {kind}: turn it into text or numbers first.")
 
 
-def parse_cells(
-    words: Cells,
-    column: str,
-    kind: str | None,
-    place: Place,
-    *,
-    padded_names: bool = False,
-    hint: bool = True,
-) -> tuple[Cells, str | None]:
+def parse_cells(words: Cells, column: str, kind: str | None, place: Place, *, padded_names: bool) -> Cells:
     """Parse the cells of a text file.
 
     Args:
@@ -109,14 +101,10 @@ def parse_cells(
       column: Name of the column, for errors.
       kind: `"text"`, `"boolean"` or `"number"`; None to infer it.
       place: Names a row in errors.
-      padded_names: Whether whole numbers with leading zeros are names.
-      hint: Whether errors mention the argument `kinds`.
-
-    Returns:
-      The cells, and their kind: None where all cells are missing.
+      padded_names: Whether whole numbers with leading zeros make names of a column.
     """
     pa, pc = need("pyarrow"), need("pyarrow.compute")
-    hints = f"; pass kinds={{{column!r}: 'category'}} if the column holds names" if hint else ""
+    hint = f"; pass kinds={{{column!r}: 'category'}} if the column holds names" if kind is None else ""
 
     def refuse(wrong: Any, reason: str) -> None:
         wrong = np.asarray(pc.fill_null(wrong, False))
@@ -124,29 +112,24 @@ def parse_cells(
             row = int(np.argmax(wrong))
             raise DataError(f"{place(row)}: {words[row].as_py()[:40]!r} in column {column!r} {reason}.")
 
-    padded = pc.match_substring_regex(words, _PADDED) if padded_names else None
-    has_padded = padded is not None and pc.any(padded).as_py()
-    cells = _numbers(words) if kind in (None, "number") and not has_padded else None
-    if cells is None:  # a cell is missing, is no number, or may be a name
+    if padded_names and pc.any(pc.match_substring_regex(words, _PADDED)).as_py():
+        kind = "text"
+    cells = _numbers(words) if kind in (None, "number") else None
+    if cells is None:  # a cell is missing, or is no number
         words = pc.utf8_trim_whitespace(words)
         missing = pc.is_in(pc.utf8_lower(words), value_set=pa.array(_MISSING, words.type))
         words = pc.if_else(missing, None, words)
-        if kind == "number" and has_padded:
-            refuse(padded, f"begins with a zero, which a number does not keep{hints}")
-        guess = kind or _guess_kind(words)
-        kind = "text" if guess == "number" and has_padded else guess
-        cells = _numbers(words) if kind in (None, "number") else None
-    if kind == "text":
-        return words, kind
-    if kind == "boolean":
-        codes = pc.index_in(pc.utf8_lower(words), value_set=pa.array(["false", "true"], words.type))
-        refuse(pc.and_(pc.is_null(codes), pc.is_valid(words)), f"is not true or false{hints}")
-        return pc.equal(codes, 1), kind
-    if cells is None:
-        refuse(pc.invert(pc.match_substring_regex(words, _NUMBER)), f"is not a number{hints}")
-        raise DataError(f"{place(0)}: column {column!r} does not hold numbers only.")
+        kind = kind or _guess_kind(words)
+        if kind == "text":
+            return words
+        if kind == "boolean":
+            codes = pc.index_in(pc.utf8_lower(words), value_set=pa.array(["false", "true"], words.type))
+            refuse(pc.and_(pc.is_null(codes), pc.is_valid(words)), f"is not true or false{hint}")
+            return pc.equal(codes, 1)
+        refuse(pc.invert(pc.match_substring_regex(words, _NUMBER)), f"is not a number{hint}")
+        cells = _numbers(words)
     refuse(pc.is_inf(cells), "is not finite")
-    return cells, kind or ("number" if cells.null_count < len(cells) else None)
+    return cells
 
 
 def _numbers(words: Cells) -> Cells | None:
@@ -163,20 +146,18 @@ def _numbers(words: Cells) -> Cells | None:
     return None
 
 
-def _guess_kind(words: Cells) -> str | None:
-    """Infer the kind of text cells; None where all are missing.
+def _guess_kind(words: Cells) -> str:
+    """Infer the kind of text cells.
 
     The first cell decides, unless it is a word and most cells are numbers: then the column holds
     numbers, and the word is refused. Numbers with a decimal comma are no classes either.
     """
     pc = need("pyarrow.compute")
     known = words.drop_null()
-    if not len(known):
-        return None
-    first = known[0].as_py()
+    first = known[0].as_py() if len(known) else "0"
     if first.lower() in ("true", "false"):
         return "boolean"
-    count = pc.sum(pc.match_substring_regex(known, _NUMBER)).as_py()
+    count = pc.sum(pc.match_substring_regex(known, _NUMBER), min_count=0).as_py()
     is_number = re.match(_NUMBER, first) or re.match(_DECIMAL_COMMA, first) or 2 * count > len(known)
     return "number" if is_number else "text"
 

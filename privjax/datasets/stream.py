@@ -28,25 +28,6 @@ _MOST_CELLS = 1 << 19  # in a block of `open_rows`
 Read = Callable[[Sequence[str], int | None], Iterator[Sequence[Any]]]
 
 
-class Block(NamedTuple):
-    """Some rows of a table: cells by column, row numbers, and the name of a row in errors."""
-
-    cells: Mapping[str, Cells]
-    rows: np.ndarray
-    name: Place
-
-    def place(self, row: int) -> str:
-        """Name a row of the block in errors."""
-        return self.name(int(self.rows[row]))
-
-    def filter(self, mask: np.ndarray) -> "Block":
-        """Return the rows of a mask."""
-        kept = need("pyarrow").array(mask)
-        return Block(
-            {name: cells.filter(kept) for name, cells in self.cells.items()}, self.rows[mask], self.name
-        )
-
-
 class Source(NamedTuple):
     """A table that can be read more than once.
 
@@ -76,36 +57,31 @@ class Source(NamedTuple):
     def blocks(
         self,
         names: Sequence[str],
-        block_rows: int | None,
-        kinds: Mapping[str, str],
+        block_rows: int | None = None,
         *,
+        kinds: Mapping[str, str],
         padded_names: Sequence[str] = (),
-        hint: bool = True,
-    ) -> Iterator[Block]:
-        """Yield the rows with typed cells.
+    ) -> Iterator[tuple[int, dict[str, Cells]]]:
+        """Yield the number of the first row and the cells of each block.
 
         Args:
           names: Columns to read.
           block_rows: Rows in a block, at most; None for the largest blocks.
           kinds: Known kinds of the columns of a text file; the others are inferred.
-          padded_names: Columns of a text file whose whole numbers with leading zeros are names.
-          hint: Whether errors mention the argument `kinds`.
+          padded_names: Columns of a text file in which whole numbers with leading zeros are names.
         """
-        known, start = dict(kinds), 0
+        start = 0
         for arrays in self.read(names, block_rows):
-            block = Block({}, np.arange(start, start + len(arrays[0])), self.place)
             cells = {}
             for name, values in zip(names, arrays, strict=True):
-                if self.kind != "text":
-                    cells[name] = typed_cells(values, name)
-                    continue
-                padded = name in padded_names
-                cells[name], kind = parse_cells(
-                    values, name, known.get(name), block.place, padded_names=padded, hint=hint
+                place = lambda row, start=start: self.place(start + row)  # noqa: E731
+                cells[name] = (
+                    parse_cells(values, name, kinds.get(name), place, padded_names=name in padded_names)
+                    if self.kind == "text"
+                    else typed_cells(values, name)
                 )
-                known |= {name: kind} if kind else {}
-            yield block._replace(cells=cells)
-            start += len(block.rows)
+            yield start, cells
+            start += len(arrays[0])
 
 
 def open_source(source: Any, *, delimiter: str | None = None) -> Source:
@@ -463,12 +439,13 @@ def _choose(source: Source, width: int, asked: Sequence[Column], *, by_name: boo
 
 def _encoded(source: Source, columns: Sequence[Column], block_rows: int) -> Iterator[np.ndarray]:
     kinds = {column.name: column.kind for column in columns}
-    for block in source.blocks(list(kinds), block_rows, kinds, hint=False):
+    for start, cells in source.blocks(list(kinds), block_rows, kinds=kinds):
+        place = lambda row, start=start: source.place(start + row)  # noqa: E731
         for column in columns:
-            cells = block.cells[column.name]
-            if column.fill is None and cells.null_count:
-                place = block.place(int(np.argmax(np.asarray(cells.is_null()))))
+            missing = cells[column.name].null_count if column.fill is None else 0
+            if missing:
+                row = place(int(np.argmax(np.asarray(cells[column.name].is_null()))))
                 raise DataError(
-                    f"{place}: column {column.name!r} is missing, as it never was in training: fill it in."
+                    f"{row}: column {column.name!r} is missing, as it never was in training: fill it in."
                 )
-        yield np.concatenate([encode(block.cells[c.name], c, block.place) for c in columns], axis=1)
+        yield np.concatenate([encode(cells[c.name], c, place) for c in columns], axis=1)

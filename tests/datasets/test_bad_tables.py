@@ -6,19 +6,17 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from privjax.datasets import DataError, from_table, stream_table
+from privjax.datasets import DataError, from_table
 
 HEADER = "a,b,y,s\n"
 GOOD = "".join(f"{i}.5,{i},{'uv'[i % 2]},{i % 3}\n" for i in range(12))
 ASK = {"utility": "y", "private": "s"}
 
 
-def own(tmp_path, text, *, block_rows=None, **options):
+def own(tmp_path, text, **options):
     path = tmp_path / "own.csv"
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
-    if block_rows is None:
-        return from_table(path, **{**ASK, **options})
-    return stream_table(path, block_rows=block_rows, **{**ASK, **options})
+    return from_table(path, **{**ASK, **options})
 
 
 BAD = {
@@ -44,11 +42,10 @@ BAD = {
 
 
 @pytest.mark.parametrize("fault", BAD)
-@pytest.mark.parametrize("block_rows", [None, 5])
-def test_faults_are_named(tmp_path, fault, block_rows):
+def test_faults_are_named(tmp_path, fault):
     text, message = BAD[fault]
     with pytest.raises(DataError, match=message) as refused:
-        own(tmp_path, text if isinstance(text, bytes) else HEADER + text, block_rows=block_rows)
+        own(tmp_path, text if isinstance(text, bytes) else HEADER + text)
     assert str(refused.value).endswith(".")
     assert "\n" not in str(refused.value)
 
@@ -101,7 +98,6 @@ def test_headers(tmp_path, header, message):
         ({"kinds": {"a": "continuous", "b": "category"}, "private": "b"}, DataError, "'b' has 12 classes"),
         ({"private": []}, ValueError, "private must name at least one column"),
         ({"private": ["s", "s"]}, ValueError, "private must name at least one column, each of them once"),
-        ({"block_rows": 0}, ValueError, "block_rows must be at least 1"),
         ({"features": ["a", "y"]}, DataError, "utility column 'y' is among them"),
         ({"features": ["z"]}, DataError, "features: .* has no column 'z'"),
         ({"features": []}, DataError, "features: .* has no other column: name at least one"),
@@ -237,6 +233,6 @@ def test_the_missing_extra_is_named(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
     monkeypatch.setitem(sys.modules, "pyarrow.csv", None)
     with pytest.raises(ImportError, match=r"^pyarrow is not installed: run pip install 'privjax\[data"):
-        stream_table(tmp_path / "a.parquet", **ASK)
+        from_table(tmp_path / "a.parquet", **ASK)
     with pytest.raises(ImportError, match="^pyarrow is not installed"):
         own(tmp_path, HEADER + GOOD)

@@ -1,7 +1,10 @@
 """Rows of x from a file without labels: found by name, encoded as in training, in blocks."""
 
+import tracemalloc
+
 import numpy as np
 import pandas as pd
+import pyarrow
 import pytest
 
 from privjax.datasets import Column, DataError
@@ -170,3 +173,25 @@ def test_other_columns_of_a_parquet_file_may_be_anything(tmp_path):
     odd = people().assign(when=pd.Timestamp("2020-01-01"), path=[[1, 2]] * 9)
     (block,) = open_rows(write(odd, tmp_path / "rows.parquet"), WIDTH, columns=COLUMNS).blocks
     np.testing.assert_array_equal(block, encoded(people()))
+
+
+@pytest.mark.parametrize("kind", ["csv", "npz"])
+def test_memory_holds_one_block(tmp_path, kind):
+    rows, width = 60_000, 40
+    path = tmp_path / f"large.{kind}"
+    if kind == "npz":
+        np.savez_compressed(path, x=np.random.default_rng(0).normal(size=(rows, width)))
+    else:
+        line = ",".join("0.12345" for _ in range(width)) + "\n"
+        path.write_text(",".join(f"c{i}" for i in range(width)) + "\n" + line * rows)
+    opened = open_rows(path, width, block_rows=1000)
+    tracemalloc.start()
+    before, arrow, total = pyarrow.total_allocated_bytes(), 0, 0
+    for block in opened.blocks:
+        arrow = max(arrow, pyarrow.total_allocated_bytes() - before)
+        total += len(block)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert total == rows
+    # All rows take 19 MB, as text or as float64. The CSV reader holds some 5 MB in advance.
+    assert peak + arrow < 9_000_000

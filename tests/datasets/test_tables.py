@@ -1,14 +1,13 @@
 """Tables of the user: kinds and encodings of columns, missing cells, splits and streams."""
 
 import gzip
-import tracemalloc
 from decimal import Decimal
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from privjax.datasets import DataError, from_table, read_table, reload, stream_table
+from privjax.datasets import DataError, from_table, read_table, reload
 
 ROWS = 240
 ASK = {"utility": "activity", "private": "user"}
@@ -66,10 +65,6 @@ def test_every_format_gives_the_same_data(frame, tmp_path, name):
     assert data.s_names == tuple("12345678")
     assert data.origin.source == str(path)
     assert (data.origin.utility, data.origin.private) == ("activity", ("user",))
-    streamed = list(stream_table(path, features=features, block_rows=50, **ASK))
-    assert [len(part.x) for part in streamed] == [50, 50, 50, 50, 40]
-    for name, whole in zip("xys", (data.x, data.y, data.s), strict=True):
-        np.testing.assert_array_equal(np.concatenate([getattr(part, name) for part in streamed]), whole)
 
 
 def test_a_file_is_read_once_for_all_seeds(frame, tmp_path):
@@ -186,11 +181,6 @@ def test_ids_with_leading_zeros_are_names(tmp_path):
     assert from_table(path, **SMALL).s_names == ("007", "08", "7")
     late = write(small(s=["7", "8"] * 10 + ["007"] * 10), tmp_path / "late.csv")
     assert from_table(late, **SMALL).s_names == ("007", "7", "8")
-    # A stream has encoded earlier blocks as numbers: it refuses the id rather than merging two of them.
-    with pytest.raises(DataError, match=r"line 22: '007' in column 's' begins with a zero.*kinds="):
-        stream_table(late, block_rows=10, **SMALL)
-    named = stream_table(late, block_rows=10, kinds={"s": "category"}, **SMALL)
-    assert named.schema.s_names == ("007", "7", "8")
     # A feature is a quantity, also with leading zeros.
     path = write(small(b=[f"0{i}" for i in range(30)]), tmp_path / "own.csv")
     assert from_table(path, **SMALL).feature_names == ("a", "b")
@@ -264,9 +254,8 @@ def test_private_columns_and_their_copies_are_no_features(frame, tmp_path):
         from_table(copied, **ASK)
     assert from_table(copied, allow_private_features=True, **ASK).x.shape == (ROWS, 7)
     path = write(frame.assign(home=frame["town"]), tmp_path / "t.csv")
-    for load in (from_table, stream_table):
-        with pytest.raises(DataError, match="'home' is a copy of the private column 'town'"):
-            load(path, utility="activity", private="town")
+    with pytest.raises(DataError, match="'home' is a copy of the private column 'town'"):
+        from_table(path, utility="activity", private="town")
     almost = copied.assign(subject=np.r_[[99], frame["user"].to_numpy()[1:]])
     assert "subject" in from_table(almost, **ASK).feature_names
 
@@ -349,58 +338,6 @@ def test_classes_of_dropped_rows_do_not_count():
     frame.loc[(frame["s"] == 2) & (frame["t"] == 1), "a"] = np.nan
     data = from_table(frame, utility="y", private=["s", "t"], missing="drop")
     assert (np.bincount(data.s) > 0).sum() == len(data.s_names) == 5
-
-
-def test_a_stream_imputes_by_the_means_of_its_file(frame):
-    holes = frame.copy()
-    holes.loc[[3, 100], "height"] = np.nan
-    stream = stream_table(holes, missing="impute", block_rows=64, **ASK)
-    for _ in range(2):  # a stream can be read more than once
-        x = np.concatenate([part.x for part in stream])
-        np.testing.assert_allclose(x[[3, 100], 0], holes["height"].mean(), rtol=1e-6)
-    dropped = stream_table(holes, missing="drop", **ASK)
-    assert sum(len(part.x) for part in dropped) == ROWS - 2
-    assert dropped.schema.rows == ROWS
-
-
-def test_a_stream_notices_a_changed_file(tmp_path):
-    path = write(small(s=list("abc" * 10)), tmp_path / "own.csv")
-    stream = stream_table(path, **SMALL)
-    assert sum(len(part.s) for part in stream) == 30
-    write(small(s=list("abd" * 10)), path)
-    with pytest.raises(DataError, match="line 4: column 's' holds 'd', none of its 3 classes"):
-        list(stream)
-    pairs = small(s=list("ab" * 15), t=list("uv" * 15))
-    stream = stream_table(write(pairs, path), utility="y", private=["s", "t"])
-    write(pairs.assign(t=list("vu" * 15)), path)
-    with pytest.raises(DataError, match="line 2: columns s, t hold none of the known"):
-        list(stream)
-
-
-@pytest.mark.parametrize("kind", ["csv", "npz"])
-def test_a_stream_holds_one_block(tmp_path, kind):
-    rows, width = 60_000, 40
-    x = np.random.default_rng(0).normal(size=(rows, width)).astype(np.float32)
-    path = tmp_path / f"large.{kind}"
-    if kind == "npz":
-        np.savez_compressed(path, x=x, y=np.arange(rows) % 2, s=np.arange(rows) % 5)
-    else:
-        line = ",".join(f"{v:.5f}" for v in x[0])
-        with path.open("w") as handle:
-            handle.write(",".join(f"c{i}" for i in range(width)) + ",y,s\n")
-            handle.writelines(f"{line},{i % 2},{i % 5}\n" for i in range(rows))
-    stream = stream_table(path, block_rows=1000, **SMALL)
-    pyarrow = pytest.importorskip("pyarrow")
-    tracemalloc.start()
-    before, arrow, total = pyarrow.total_allocated_bytes(), 0, 0
-    for part in stream:
-        arrow = max(arrow, pyarrow.total_allocated_bytes() - before)
-        total += len(part.x)
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert total == rows
-    # All rows take 20 MB, as text or as float64. The CSV reader holds some 5 MB in advance.
-    assert peak + arrow < 9_000_000
 
 
 def test_a_wide_table_is_opened_quickly():
