@@ -20,31 +20,28 @@ from timing import best_times, peak_megabytes
 from training import ACTIVITIES, BATCH, FEATURES, ROWS, USERS, torch_runs
 
 import privjax
-from privjax.datasets.dataset import Dataset, Split, assemble
 
 EPOCHS, MEMBERS, TEST_ROWS = 2, 16, 2060
 STEPS = EPOCHS * (ROWS // BATCH)
 
 
-def har_sized() -> Dataset:
+def har_sized() -> privjax.Dataset:
     """Random rows of HAR's sizes, in its 80:20 split."""
     rng = np.random.default_rng(0)
     rows = ROWS + TEST_ROWS
     numbers = np.arange(rows)
-    return assemble(
+    return privjax.Dataset.from_arrays(
         rng.normal(size=(rows, FEATURES)).astype(np.float32),
         rng.integers(0, ACTIVITIES, rows),
         rng.integers(0, USERS, rows),
-        Split(numbers[:ROWS], numbers[:0], numbers[ROWS:]),
+        split=(numbers[:ROWS], numbers[:0], numbers[ROWS:]),
         y_names=[str(i) for i in range(ACTIVITIES)],
         s_names=[str(i) for i in range(USERS)],
-        feature_names=[str(i) for i in range(FEATURES)],
-        provenance={"name": "random rows of HAR's sizes"},
-        scale="none",
+        name="random rows of HAR's sizes",
     )
 
 
-def ours(data: Dataset, members: int, **settings):
+def ours(data: privjax.Dataset, members: int, **settings):
     """A call of `sweep` for some members."""
     weights = np.linspace(0.0, 8.0, members).tolist()
     return lambda: privjax.sweep(

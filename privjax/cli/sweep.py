@@ -148,7 +148,7 @@ def sweep(
 
 
 def _loader(data: str, own: dict[str, Any], validation: float) -> Callable[[int], "Dataset"]:
-    """What gives the data set of a seed; options of `from_table` are in `own`, when they were given."""
+    """What gives the data set of a seed; options of `read_table` are in `own`, when they were given."""
     from privjax import datasets
 
     rules: dict[str, Any] = {"validation": validation}
@@ -159,8 +159,7 @@ def _loader(data: str, own: dict[str, Any], validation: float) -> Callable[[int]
         for name in ("utility", "private"):
             if name not in own:
                 raise typer.BadParameter(f"name a column of {data}.", param_hint=f"--{name}")
-        make = functools.partial(datasets.from_table, data, **own, **rules)
-        return functools.lru_cache(maxsize=1)(lambda seed: make(seed=seed))
+        return functools.partial(datasets.read_table(data, **own).split, **rules)
     for name in own:
         if name != "private":
             option = f"--{name.removeprefix('allow_').replace('_', '-')}"

@@ -206,7 +206,7 @@ def _csv_source(path: Path, delimiter: str | None) -> Source:
         if is_empty:
             return
         try:
-            with _binary(path) as file, arrow_csv.open_csv(file, reading, parsing, converting) as reader:
+            with arrow_csv.open_csv(str(path), reading, parsing, converting) as reader:
                 yield from _rechunk(reader, block_rows or _ALL)
         except (OSError, EOFError, zlib.error, pa.ArrowException) as error:
             raise _csv_fault(path, mark, str(error)) from error
