@@ -166,6 +166,7 @@ def test_every_baseline_is_an_encoder_of_raw_rows(digits, tmp_path):
         np.testing.assert_array_equal(Encoder.load(tmp_path / "encoder.npz")(x[:3]), z)
 
 
+@pytest.mark.slow
 def test_the_weight_of_duca_mmd_trades_utility_for_privacy(digits):
     x, y, s = digits
     scores = {}

@@ -205,6 +205,7 @@ def test_heavier_rows_have_more_influence(data, income):
         assert ours.score(x, contradictory, sample_weight=weights) > 0.3
 
 
+@pytest.mark.slow
 def test_a_quantity_is_hidden_in_any_unit(frame):
     more = pd.concat([frame] * 4, ignore_index=True).sample(frac=1, random_state=0)
     x, y = more[["a", "b", "c", "d"]], more["activity"]
@@ -465,6 +466,7 @@ def test_an_objective_may_be_a_record(data, fitted, tmp_path):
     assert own.fit(x, y, sensitive_features=np.linspace(0, 1, N)).status_ == "finished"
 
 
+@pytest.mark.slow
 def test_the_parity_of_digits_is_kept_and_the_digit_is_hidden():
     x, s = load_digits(return_X_y=True)
     y = np.where(s % 2, "odd", "even")
@@ -492,6 +494,7 @@ WEIGHTS_ARE_NOT_REPEATS = {
 }
 
 
+@pytest.mark.slow
 def test_check_estimator():
     # Without hidden layers, because some twenty shapes compile; with several batches, as in training.
     settings = dict(n_components=2, public_widths=(), batch_size=5, max_epochs=1)
