@@ -170,6 +170,7 @@ class PrivacyTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
             objective=objective,
             privacy_weight=weight,
             networks=networks,
+            scaling="none",
             weights=weights,
             batch_size=_check_count("batch_size", self.batch_size),
             seed=check_random_state(self.random_state).randint(np.iinfo(np.int32).max),

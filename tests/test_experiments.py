@@ -11,8 +11,7 @@ import ml_collections
 import pytest
 
 import privjax
-from privjax.training import prepare
-from privjax.training.loss import Batch, total_loss
+from privjax.training import Batch, hyperparameters, prepare, total_loss
 
 EXPERIMENTS = Path(__file__).parents[1] / "experiments"
 CONFIGS = sorted(p.stem for p in (EXPERIMENTS / "configs").glob("*.py") if p.stem != "common")
@@ -74,12 +73,10 @@ def test_every_method_can_be_built(name, experiments):
         rows, built = prepare(data.x[:40], data.y[:40], data.s[:40], objective=objective, networks=networks)
         params = jax.eval_shape(networks.init, key)
 
-        def gradient(params, constants, networks=networks, objective=objective, rows=rows, built=built):
-            loss = functools.partial(
-                total_loss, networks=networks, objective=objective, task=built.task, privacy_weight=1.0
-            )
-            batch = Batch(rows.x, rows.y, rows.p, None)
-            return jax.grad(loss, has_aux=True)(params, batch, key=key, constants=constants)[0]
+        def gradient(params, constants, objective=objective, rows=rows, built=built):
+            numbers = hyperparameters(objective, built.task, privacy_weight=1.0)
+            loss = functools.partial(total_loss, config=built, key=key, constants=constants)
+            return jax.grad(loss, has_aux=True)(params, Batch(rows.x, rows.y, rows.p, None), numbers)[0]
 
         width = jax.eval_shape(networks.private, params, rows.x).shape[1]
         constants = objective.draw and jax.eval_shape(lambda: objective.draw(key, width))  # noqa: B023

@@ -137,11 +137,8 @@ def parts_of_a_step(x, y, s) -> dict[str, Callable[[], Any]]:
             (total, _), g = jax.value_and_grad(total_loss, has_aux=True)(
                 jax.tree.map(lambda a: a + c, params),
                 batch,
-                networks=networks,
-                objective=objective,
-                task=config.task,
-                privacy_weight=0.0,
-                public_dropout=numbers.public_dropout,
+                numbers,
+                config=config._replace(objective=objective),
                 key=key,
             )
             return total + sum(jnp.sum(a) for a in jax.tree.leaves(g))
@@ -159,7 +156,7 @@ def parts_of_a_step(x, y, s) -> dict[str, Callable[[], Any]]:
 
     def epoch_end(c):
         shifted = jax.tree.map(lambda a: a + c, params)
-        return measure(shifted, data, networks=networks, task=config.task).utility_loss
+        return measure(shifted, data, config=config).utility_loss
 
     def repeated(f, times=100):
         # A carry that depends on the last result, so that nothing is hoisted out of the loop.
@@ -216,17 +213,9 @@ def scnn_runs(seed: int = 0) -> dict[str, Callable[[], Any]]:
         batch = Batch(data.x, data.y, data.p, None)
 
         @jax.jit
-        def step(params, optimizer_state, networks=networks, config=config, batch=batch):
+        def step(params, optimizer_state, numbers=numbers, config=config, batch=batch):
             gradient = jax.grad(total_loss, has_aux=True)(
-                params,
-                batch,
-                networks=networks,
-                objective=config.objective,
-                task=config.task,
-                privacy_weight=WEIGHT,
-                private_dropout=0.2,
-                public_dropout=0.5,
-                key=jax.random.key(0),
+                params, batch, numbers, config=config, key=jax.random.key(0)
             )[0]
             updates, optimizer_state = optax.adam(1e-3).update(gradient, optimizer_state)
             return optax.apply_updates(params, updates), optimizer_state

@@ -9,17 +9,8 @@ from typing import Any
 
 from privjax.networks.convolutional import cnn_networks, scnn_networks
 from privjax.networks.dense import dense_layers, linear_networks, nn_networks
-from privjax.networks.layers import (
-    LAYER_KINDS,
-    Layer,
-    LayerKind,
-    OnnxNode,
-    apply_jax,
-    apply_numpy,
-    dropout,
-    multiply_adds,
-)
-from privjax.networks.record import Networks, Params, PrivateNetwork, PublicNetwork
+from privjax.networks.layers import LAYER_KINDS, Layer, apply_jax, apply_numpy, dropout, multiply_adds
+from privjax.networks.record import Networks, Params
 
 NETWORKS: dict[str, Callable[..., Networks]] = {
     "nn": nn_networks,
@@ -58,12 +49,8 @@ __all__ = [
     "LAYER_KINDS",
     "NETWORKS",
     "Layer",
-    "LayerKind",
     "Networks",
-    "OnnxNode",
     "Params",
-    "PrivateNetwork",
-    "PublicNetwork",
     "apply_jax",
     "apply_numpy",
     "cnn_networks",

@@ -1,26 +1,16 @@
 """The convolutional networks CNN and SCNN."""
 
-import functools
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
-from jax import Array
 
 from privjax.convolution import convolve_and_pool, convolve_and_pool_combined
-from privjax.networks.dense import (
-    DenseStack,
-    apply_module,
-    check_count,
-    check_widths,
-    dense_discriminator,
-    init_module,
-)
+from privjax.networks.dense import DenseStack, apply_module, dense_discriminator, init_module
 from privjax.networks.layers import Layer, apply_jax, dropout, layer_keys
-from privjax.networks.record import Networks, no_projection
+from privjax.networks.record import Networks, check_sizes, network_kind
 
 
 class _ConvolutionPool(nn.Module):
@@ -69,17 +59,6 @@ class _Projection(nn.Module):
         return h @ w + b
 
 
-class _ImageSettings(NamedTuple):
-    image_shape: tuple[int, ...]
-    num_outputs: int
-    num_private: int
-    num_features: int
-    private_filters: int
-    public_filters: int
-    public_widths: tuple[int, ...]
-    discriminator_widths: tuple[int, ...]
-
-
 def cnn_networks(image_shape: Sequence[int], **settings) -> Networks:
     """Build the convolutional networks CNN, without a projection: z is the flattened private layer.
 
@@ -101,6 +80,7 @@ def cnn_networks(image_shape: Sequence[int], **settings) -> Networks:
     return scnn_networks(image_shape, num_features=0, **settings)
 
 
+@network_kind("scnn")
 def scnn_networks(
     image_shape: Sequence[int],
     *,
@@ -136,49 +116,37 @@ def scnn_networks(
       >>> networks.private(params, jnp.ones((3, 64))).shape
       (3, 5)
     """
+    image_shape = tuple(image_shape)
     if len(image_shape) != 3 or min(image_shape[:2]) < 4:
         raise ValueError(
-            "image_shape must be (height, width, channels) with sides of 4 or more, "
-            f"got {tuple(image_shape)}."
+            f"image_shape must be (height, width, channels) with sides of 4 or more, got {image_shape}."
         )
-    private_filters = check_count("private_filters", private_filters)
-    largest = (image_shape[0] // 2) * (image_shape[1] // 2) * private_filters
-    if num_features > largest:
+    check_sizes("image_shape", image_shape)
+    counts = {
+        "num_outputs": num_outputs,
+        "private_filters": private_filters,
+        "public_filters": public_filters,
+    }
+    for name, count in counts.items():
+        check_sizes(name, count)
+    check_sizes("num_features", num_features, minimum=0)
+    check_sizes("public_widths", tuple(public_widths), minimum=0)
+    hidden_shape = (image_shape[0] // 2, image_shape[1] // 2, private_filters)
+    hidden_size = math.prod(hidden_shape)
+    if num_features > hidden_size:
         raise ValueError(
-            f"num_features must be at most {largest}, the size of the private layer, got {num_features}: "
+            f"num_features must be at most {hidden_size}, the size of the private layer, got {num_features}: "
             "more columns cannot be orthonormal."
         )
-    return _scnn_networks(
-        _ImageSettings(
-            image_shape=check_widths("image_shape", image_shape),
-            num_outputs=check_count("num_outputs", num_outputs),
-            num_private=check_count("num_private", num_private, minimum=0),
-            num_features=check_count("num_features", num_features, minimum=0),
-            private_filters=private_filters,
-            public_filters=check_count("public_filters", public_filters),
-            public_widths=check_widths("public_widths", public_widths),
-            discriminator_widths=check_widths("discriminator_widths", discriminator_widths),
-        )
-    )
-
-
-@functools.cache
-def _scnn_networks(settings: _ImageSettings) -> Networks:
-    image_shape, num_features = settings.image_shape, settings.num_features
-    hidden_shape = (image_shape[0] // 2, image_shape[1] // 2, settings.private_filters)
-    hidden_size = math.prod(hidden_shape)
-    convolution = _ConvolutionPool(settings.private_filters)
-    projection_module = _Projection(num_features)
-    public_module = _PublicConvolution(settings.public_filters, settings.public_widths, settings.num_outputs)
-    init_discriminator, discriminator = dense_discriminator(
-        settings.num_private, settings.discriminator_widths
-    )
+    convolution, project = _ConvolutionPool(private_filters), _Projection(num_features)
+    public_module = _PublicConvolution(public_filters, tuple(public_widths), num_outputs)
+    init_discriminator, discriminator = dense_discriminator(num_private, discriminator_widths)
 
     def init(key):
         keys = jax.random.split(key, 4)
         private = {"convolution": init_module(convolution, keys[0], *image_shape)}
         if num_features:
-            private["projection"] = init_module(projection_module, keys[1], hidden_size)
+            private["projection"] = init_module(project, keys[1], hidden_size)
         return {
             "private": private,
             "public": init_module(public_module, keys[2], *hidden_shape),
@@ -211,15 +179,7 @@ def _scnn_networks(settings: _ImageSettings) -> Networks:
                 image, basis = jnp.tensordot(z, basis, 1), None
         return apply_module(public_module, params["public"], image, key, dropout, basis)
 
-    def projection(params) -> Array:
-        return params["private"]["projection"]["w"]
+    def projection(params):
+        return params["private"]["projection"]["w"] if num_features else None
 
-    return Networks(
-        init=jax.jit(init),
-        private=private,
-        public=public,
-        discriminator=discriminator,
-        projection=projection if num_features else no_projection,
-        settings=(("kind", "scnn"), *settings._asdict().items()),
-        private_layers=private_layers,
-    )
+    return Networks(init, private, public, discriminator, projection, private_layers=private_layers)

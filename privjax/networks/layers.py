@@ -31,7 +31,7 @@ class Layer(NamedTuple):
 
 
 class OnnxNode(NamedTuple):
-    """One ONNX operation, applied to the output of the operation before it."""
+    """An ONNX operation on the output of the one before it."""
 
     operation: str
     parameters: tuple[np.ndarray, ...] = ()
@@ -52,7 +52,7 @@ class LayerKind(NamedTuple):
 
     jax: Callable[..., Array]
     numpy: Callable[..., np.ndarray]
-    onnx: Callable[[Layer], tuple[OnnxNode, ...]]
+    onnx: Callable[[Layer], Sequence[OnnxNode]]
     multiply_adds: Callable[[Layer], int] = lambda layer: 0
     hidden: bool = False
 
@@ -97,25 +97,7 @@ def _convolve_pool_relu(x, kernel, bias, *, shape):
     return np.maximum(y + bias, 0)
 
 
-def _onnx_scale(layer: Layer) -> tuple[OnnxNode, ...]:
-    shift, spread = layer.arrays
-    return OnnxNode("Sub", (shift,)), OnnxNode("Div", (spread,))
-
-
-def _onnx_reshape(layer: Layer) -> tuple[OnnxNode, ...]:
-    # In ONNX a size of 0 copies the size of the input, here the number of rows.
-    return (OnnxNode("Reshape", (np.array([0, *layer.shape], np.int64),)),)
-
-
-def _onnx_dense(layer: Layer) -> tuple[OnnxNode, ...]:
-    return (OnnxNode("Gemm", layer.arrays),)
-
-
-def _onnx_dense_relu(layer: Layer) -> tuple[OnnxNode, ...]:
-    return *_onnx_dense(layer), OnnxNode("Relu")
-
-
-def _onnx_convolve_pool_relu(layer: Layer) -> tuple[OnnxNode, ...]:
+def _onnx_convolve_pool_relu(layer: Layer) -> Sequence[OnnxNode]:
     kernel, bias = layer.arrays
     return (
         OnnxNode("Transpose", attributes={"perm": [0, 3, 1, 2]}),  # ONNX has channels first
@@ -126,24 +108,36 @@ def _onnx_convolve_pool_relu(layer: Layer) -> tuple[OnnxNode, ...]:
     )
 
 
-def _kernel_size(layer: Layer) -> int:
-    return layer.arrays[0].size
-
-
-def _kernel_size_times_pixels(layer: Layer) -> int:
-    return layer.arrays[0].size * layer.shape[0] * layer.shape[1]
-
-
 LAYER_KINDS: dict[str, LayerKind] = {
-    "scale": LayerKind(_scale, _scale, _onnx_scale),
-    "reshape": LayerKind(_reshape, _reshape, _onnx_reshape),
-    "dense": LayerKind(_dense, _dense, _onnx_dense, _kernel_size),
-    "dense_relu": LayerKind(_dense_relu_jax, _dense_relu, _onnx_dense_relu, _kernel_size, hidden=True),
+    "scale": LayerKind(
+        jax=_scale,
+        numpy=_scale,
+        onnx=lambda layer: [OnnxNode("Sub", layer.arrays[:1]), OnnxNode("Div", layer.arrays[1:])],
+    ),
+    "reshape": LayerKind(
+        jax=_reshape,
+        numpy=_reshape,
+        # In ONNX a size of 0 copies the size of the input, here the number of rows.
+        onnx=lambda layer: [OnnxNode("Reshape", (np.array([0, *layer.shape], np.int64),))],
+    ),
+    "dense": LayerKind(
+        jax=_dense,
+        numpy=_dense,
+        onnx=lambda layer: [OnnxNode("Gemm", layer.arrays)],
+        multiply_adds=lambda layer: layer.arrays[0].size,
+    ),
+    "dense_relu": LayerKind(
+        jax=_dense_relu_jax,
+        numpy=_dense_relu,
+        onnx=lambda layer: [OnnxNode("Gemm", layer.arrays), OnnxNode("Relu")],
+        multiply_adds=lambda layer: layer.arrays[0].size,
+        hidden=True,
+    ),
     "convolve_pool_relu": LayerKind(
-        _convolve_pool_relu_jax,
-        _convolve_pool_relu,
-        _onnx_convolve_pool_relu,
-        _kernel_size_times_pixels,
+        jax=_convolve_pool_relu_jax,
+        numpy=_convolve_pool_relu,
+        onnx=_onnx_convolve_pool_relu,
+        multiply_adds=lambda layer: layer.arrays[0].size * layer.shape[0] * layer.shape[1],
         hidden=True,
     ),
 }
@@ -172,17 +166,7 @@ def apply_numpy(layers: Sequence[Layer], x: np.ndarray) -> np.ndarray:
 def apply_jax(
     layers: Sequence[Layer], x: Array, *, key: Array | None = None, rate: Array | float = 0.0
 ) -> Array:
-    """Apply layers to rows in JAX, with dropout between hidden layers.
-
-    Args:
-      layers: The layers, whose first takes rows like x.
-      x: Rows [n, ...].
-      key: Random key of the dropout; None for none.
-      rate: Dropout rate, which may be traced. The last layer with parameters is never dropped.
-
-    Returns:
-      The output of the last layer, [n, d] for the layers of an encoder.
-    """
+    """Apply layers to rows in JAX, with dropout on hidden layers when there is a key."""
     last = max((i for i, layer in enumerate(layers) if layer.arrays), default=0)
     hidden = [i for i, layer in enumerate(layers[:last]) if LAYER_KINDS[layer.kind].hidden]
     keys = dict(zip(hidden, layer_keys(key, len(hidden)), strict=True))
@@ -205,21 +189,9 @@ def layer_keys(key: Array | None, number: int) -> Sequence[Array | None]:
 def dropout(x: Array, *, key: Array | None, rate: Array | float) -> Array:
     """Drop elements of x at a rate that may be traced, and scale the rest to keep the mean.
 
-    Flax's dropout takes a Python number, so each rate would be another compilation. Here eight random
-    bits decide one element, because drawing random words is most of the cost on a CPU. The rate is
-    therefore rounded to 1/256, and the scale is that of the rounded rate.
-
-    Args:
-      x: Array of any shape.
-      key: Random key; None returns x.
-      rate: Share of elements to drop, from 0 to 1.
-
-    Returns:
-      An array like x.
-
-    Example:
-      >>> bool((dropout(jnp.ones(9), key=jax.random.key(0), rate=1.0) == 0).all())
-      True
+    Flax's dropout takes a Python number, so each rate would be another compilation. Here eight random bits
+    decide one element, because drawing random words is most of the cost on a CPU. The rate is therefore
+    rounded to 1/256, and the scale is that of the rounded rate. Without a key x is returned.
     """
     if key is None:
         return x

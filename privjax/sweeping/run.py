@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from privjax.datasets import Dataset
-from privjax.encoder import Encoder
+from privjax.encoder import Encoder, apply_in_blocks, release_function
 from privjax.networks import Networks
 from privjax.progress import Progress, Reporter, reporter
 from privjax.sweeping import plan as planning
@@ -54,12 +54,14 @@ from privjax.training import (
     Objective,
     TrainConfig,
     TrainState,
+    check_positive_integer,
+    check_rates,
     make_objective,
     no_history,
     one_blas_thread,
+    public_outputs,
     utility_score,
 )
-from privjax.training.fit import apply_to_rows, both_spheres, check_count, check_rates
 
 
 @dataclasses.dataclass(frozen=True)
@@ -177,9 +179,9 @@ def sweep(
       (3, 50)
     """
     objective = make_objective(objective) if isinstance(objective, str) else objective
-    check_count("checkpoint_every", checkpoint_every)
+    check_positive_integer("checkpoint_every", checkpoint_every)
     if num_epochs is not None:
-        check_count("num_epochs", num_epochs)
+        check_positive_integer("num_epochs", num_epochs)
     check_rates(rates)
     folder = None if workdir is None else Path(workdir).expanduser()
     process, num_processes = jax.process_index(), jax.process_count()
@@ -424,7 +426,9 @@ def _finish(member: Member, state: TrainState, history: History, group: Group) -
     last = jax.tree.map(lambda a: _finite(a[-1]) if epochs else None, history)
     test = None
     if len(seed.test):
-        outputs = apply_to_rows(both_spheres(config.networks), state.params, group.data.x[seed.test])
+        release = release_function(config.networks, config.release)
+        z = apply_in_blocks(release, state.params, np.asarray(group.data.x[seed.test]))
+        outputs = public_outputs(config.networks, state.params, z)
         test = _finite(utility_score(jnp.asarray(outputs), group.data.y[seed.test], config.task))
     measures = last.measures
     record = MemberRecord(
@@ -442,7 +446,8 @@ def _finish(member: Member, state: TrainState, history: History, group: Group) -
         probe=measures.probe,
         content_hash=seed.content_hash,
     )
-    encoder = Encoder(config.networks, state.params["private"], seed.scaling, seed.input_shape)
+    params = state.params["private"]
+    encoder = Encoder(config.networks, params, seed.scaling, seed.input_shape, config.release)
     return store.FinishedMember(record, history, encoder)
 
 

@@ -1,9 +1,31 @@
 """Training of the three networks (Algorithm 1): one gradient, one scan, a member as arrays."""
 
-from privjax.training.data import Attribute, Task, TrainData, make_data
-from privjax.training.fit import FitResult, fit, prepare
-from privjax.training.loop import History, no_history, train_epochs
-from privjax.training.loss import Batch, Losses, total_loss, utility_loss
+from privjax.objectives import OBJECTIVES, Attribute, Objective, Schedule, make_objective
+from privjax.training.data import (
+    Hyperparameters,
+    Rates,
+    Task,
+    TrainConfig,
+    TrainData,
+    check_positive_integer,
+    check_rates,
+    hyperparameters,
+    make_data,
+)
+from privjax.training.fitting import FitResult, fit, one_blas_thread, prepare, public_outputs
+from privjax.training.loop import (
+    CONVERGED,
+    DIVERGED,
+    FINISHED,
+    RUNNING,
+    STATUS_NAMES,
+    History,
+    TrainState,
+    init_state,
+    no_history,
+    train_epochs,
+)
+from privjax.training.loss import Batch, Losses, total_loss
 from privjax.training.monitor import (
     Measures,
     effective_rank,
@@ -12,25 +34,12 @@ from privjax.training.monitor import (
     ridge_probe,
     utility_score,
 )
-from privjax.training.objectives import Objective, Schedule, make_objective
-from privjax.training.state import (
-    CONVERGED,
-    DIVERGED,
-    FINISHED,
-    RUNNING,
-    STATUS_NAMES,
-    Hyperparameters,
-    TrainConfig,
-    TrainState,
-    hyperparameters,
-    init_state,
-)
-from privjax.training.threads import one_blas_thread
 
 __all__ = [
     "CONVERGED",
     "DIVERGED",
     "FINISHED",
+    "OBJECTIVES",
     "RUNNING",
     "STATUS_NAMES",
     "Attribute",
@@ -41,11 +50,14 @@ __all__ = [
     "Losses",
     "Measures",
     "Objective",
+    "Rates",
     "Schedule",
     "Task",
     "TrainConfig",
     "TrainData",
     "TrainState",
+    "check_positive_integer",
+    "check_rates",
     "effective_rank",
     "fit",
     "hyperparameters",
@@ -57,9 +69,9 @@ __all__ = [
     "no_history",
     "one_blas_thread",
     "prepare",
+    "public_outputs",
     "ridge_probe",
     "total_loss",
     "train_epochs",
-    "utility_loss",
     "utility_score",
 ]

@@ -1,36 +1,100 @@
-"""The training loop: a pure function of arrays, `scan` all through, for one member or many."""
+"""The training loop: a pure function of arrays, `scan` throughout, for one member or many."""
 
 import functools
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import optax
 from jax import Array, lax
 
-from privjax.training.data import Task, TrainData
-from privjax.training.loss import Batch, Losses, total_loss
+from privjax.encoder import release_function
+from privjax.networks import Params
+from privjax.objectives import Schedule
+from privjax.training.data import Hyperparameters, Task, TrainConfig, TrainData
+from privjax.training.loss import Batch, Losses, release_key, total_loss
 from privjax.training.monitor import Measures, measure
-from privjax.training.objectives import Schedule
-from privjax.training.state import (
-    CONVERGED,
-    DIVERGED,
-    FINISHED,
-    RUNNING,
-    Hyperparameters,
-    TrainConfig,
-    TrainState,
-    make_optimizer,
-)
+
+RUNNING, CONVERGED, FINISHED, DIVERGED = range(4)
+STATUS_NAMES = ("running", "converged", "finished", "diverged")
+
+
+class TrainState(NamedTuple):
+    """One member between two epochs; arrays only, so it can be stacked, sharded and saved.
+
+    Attributes:
+      params: `{"private", "public", "discriminator"}`.
+      optimizer: Adam's state.
+      last_finite: The parameters at which the loss was last finite.
+      key: Key data of the member's random numbers; the key of an epoch follows from its number.
+      constants: The result of `objective.draw`.
+      epoch: Number of epochs done.
+      rate_scale: Factor of the learning rates, from 1 downwards.
+      best: Lowest objective of an epoch that counted as a decline.
+      stale: Epochs since then.
+      falls: How often the rates fell.
+      status: RUNNING, CONVERGED, FINISHED or DIVERGED.
+    """
+
+    params: Params
+    optimizer: optax.OptState
+    last_finite: Params
+    key: Array
+    constants: Any
+    epoch: Array
+    rate_scale: Array
+    best: Array
+    stale: Array
+    falls: Array
+    status: Array
 
 
 class History(NamedTuple):
-    """Per epoch: mean losses of its batches, measures after it. NaN for epochs that did not run."""
+    """Mean losses of each epoch's batches and the measures after it; NaN for epochs that did not run."""
 
     losses: Losses
     measures: Measures
     rate_scale: Array
     ran: Array
+
+
+def _make_optimizer(numbers: Hyperparameters, scale: Array | float) -> optax.GradientTransformation:
+    """Return Adam for each network at its own rate; rates are arguments of a step, so none compiles again."""
+    return optax.multi_transform(
+        {
+            "private": optax.adam(numbers.private_rate * scale),
+            "public": optax.adam(numbers.public_rate * scale),
+            "discriminator": optax.adam(numbers.discriminator_rate * scale),
+        },
+        {name: name for name in ("private", "public", "discriminator")},
+    )
+
+
+@functools.partial(jax.jit, static_argnames="config")
+def init_state(hyperparameters: Hyperparameters, data: TrainData, *, config: TrainConfig) -> TrainState:
+    """Return the state before the first epoch, which depends on the seed and the shape of x alone."""
+    init_key, draw_key, train_key = jax.random.split(jax.random.key(hyperparameters.seed), 3)
+    params = config.networks.init(init_key)
+    if config.objective.discriminator_loss is None:
+        params = {**params, "discriminator": {}}
+    constants = None
+    if config.objective.draw is not None:
+        release = release_function(config.networks, config.release)
+        z = jax.eval_shape(release, params, data.x[:1], init_key)
+        constants = config.objective.draw(draw_key, z.shape[-1])
+    return TrainState(
+        params=params,
+        optimizer=_make_optimizer(hyperparameters, 1.0).init(params),
+        last_finite=params,
+        key=jax.random.key_data(train_key),
+        constants=constants,
+        epoch=jnp.zeros((), jnp.int32),
+        rate_scale=jnp.ones((), jnp.float32),
+        best=jnp.full((), jnp.inf, jnp.float32),
+        stale=jnp.zeros((), jnp.int32),
+        falls=jnp.zeros((), jnp.int32),
+        status=jnp.full((), RUNNING, jnp.int32),
+    )
 
 
 @functools.partial(jax.jit, static_argnames=("config", "num_epochs"))
@@ -43,28 +107,28 @@ def train_epochs(
     num_epochs: int,
     until: Array | int | None = None,
 ) -> tuple[TrainState, History]:
-    """Trains on for some epochs; a member that has ended passes through unchanged.
+    """Train for more epochs; a member that has ended passes through unchanged.
 
-    Splitting the epochs over several calls changes nothing. Under `vmap` over members, share the
-    rows with `in_axes=None`.
+    Epochs in several calls give bitwise the same result as in one call. Under `vmap` over members, share
+    the rows with `in_axes=None`.
 
     Args:
-      state: where to go on from.
-      data: the rows.
-      hyperparameters: the member's numbers.
-      config: all that is static.
-      num_epochs: epochs to go on for, at most; another number is another compilation.
-      until: pass through once so many epochs are done in all; another number compiles nothing.
+      state: The state to continue from.
+      data: The rows.
+      hyperparameters: The numbers of the member.
+      config: The static config.
+      num_epochs: Largest number of epochs in this call; another number is another compilation.
+      until: Total number of epochs after which the state passes through; another number compiles nothing.
 
     Returns:
-      The state after, and `num_epochs` entries of history.
+      The new state, and `num_epochs` entries of history.
     """
 
-    def epoch(state, _):
+    def epoch(state: TrainState, _) -> tuple[TrainState, History]:
         running = state.status == RUNNING
         if until is not None:
             running &= state.epoch < until
-        # Outside of vmap the work is skipped; under vmap both sides run and one is chosen.
+        # Without vmap the work is skipped; under vmap both sides run and one is selected.
         return lax.cond(
             running,
             lambda state: _epoch(state, data, hyperparameters, config),
@@ -76,7 +140,7 @@ def train_epochs(
 
 
 def no_history(task: Task) -> History:
-    """The history entry of an epoch that did not run."""
+    """Return the history entry of an epoch that did not run."""
     nan = jnp.full((), jnp.nan, jnp.float32)
     each = task.collect([nan for _ in task.private])
     return History(
@@ -87,82 +151,80 @@ def no_history(task: Task) -> History:
     )
 
 
-def _epoch(state, data, hyperparameters, config: TrainConfig) -> tuple[TrainState, History]:
+def _epoch(
+    state: TrainState, data: TrainData, numbers: Hyperparameters, config: TrainConfig
+) -> tuple[TrainState, History]:
     key = jax.random.fold_in(jax.random.wrap_key_data(state.key), state.epoch)
-    shuffle_key, dropout_key = jax.random.split(key)
-    n = len(data.x) if data.train_rows is None else len(data.train_rows)
-    batch_size = min(config.batch_size, n)
-    if config.axis is not None:  # as many rows on each device
-        batch_size -= batch_size % lax.axis_size(config.axis)
-    num_batches = n // batch_size
-    # One sort; `random.permutation` takes several against ties that hardly matter in an order.
-    rows = jnp.argsort(jax.random.bits(shuffle_key, (n,)))[: num_batches * batch_size]
-    if data.train_rows is not None:
-        rows = data.train_rows[rows]
-    optimizer = make_optimizer(hyperparameters, state.rate_scale)
-    privacy_weight, warmup = hyperparameters.privacy_weight, config.objective.schedule.warmup
-    if warmup:
-        share = jnp.minimum((state.epoch + 1) / warmup, 1.0) ** 2
-        privacy_weight = jax.tree.map(lambda weight: share * weight, privacy_weight)
-
-    def step(carry, inputs):
-        params, optimizer_state, last_finite, finite = carry
-        rows, key = inputs
-        if config.axis is not None:
-            own = lax.axis_index(config.axis)
-            rows = rows.reshape(lax.axis_size(config.axis), -1)[own]
-            key = jax.random.fold_in(key, own)
-        # Clipped, as the default would mask every element for rows that are out of bounds.
-        batch = jax.tree.map(
-            lambda a: jnp.take(a, rows, axis=0, mode="clip"),
-            Batch(data.x, data.y, data.p, data.weights),
-        )
-        (total, losses), gradients = jax.value_and_grad(total_loss, has_aux=True)(
-            params,
-            batch,
-            networks=config.networks,
-            objective=config.objective,
-            task=config.task,
-            privacy_weight=privacy_weight,
-            private_dropout=hyperparameters.private_dropout,
-            public_dropout=hyperparameters.public_dropout,
-            key=key,
-            constants=state.constants,
-            axis=config.axis,
-        )
-        if config.axis is not None:
-            total, gradients = lax.psum((total, gradients), config.axis)
-        updates, updated = optimizer.update(gradients, optimizer_state, params)
-        finite = finite & jnp.isfinite(total)
-        # A loss that is not finite spoils all that follows: kept is what was last seen finite. To choose
-        # between the optimizer's states as well would copy them at every step.
-        last_finite = _choose(finite, params, last_finite)
-        return (optax.apply_updates(params, updates), updated, last_finite, finite), losses
-
+    shuffle_key, step_key = jax.random.split(key)
+    rows = _shuffled_batches(shuffle_key, data, config)
+    schedule = config.objective.schedule
+    if schedule.warmup:
+        share = jnp.minimum((state.epoch + 1) / schedule.warmup, 1.0) ** 2
+        grown = jax.tree.map(lambda weight: share * weight, numbers.privacy_weight)
+        numbers = numbers._replace(privacy_weight=grown)
+    step = functools.partial(_step, state, data, numbers, config)
     carry = (state.params, state.optimizer, state.last_finite, jnp.array(True))
-    inputs = (rows.reshape(num_batches, -1), jax.random.split(dropout_key, num_batches))
-    (params, optimizer_state, last_finite, finite), losses = lax.scan(step, carry, inputs)
-    # The last step of an epoch may have spoilt the parameters unseen.
+    inputs = (rows, jax.random.split(step_key, len(rows)))
+    (params, optimizer, last_finite, finite), losses = lax.scan(step, carry, inputs)
+    # The update of the last step has not been through a loss yet.
     finite &= jnp.stack([jnp.isfinite(a).all() for a in jax.tree.leaves(params)]).all()
     params = _choose(finite, params, last_finite)
     losses = jax.tree.map(lambda a: a.mean(0), losses)
-    state = state._replace(
-        params=params, optimizer=optimizer_state, last_finite=last_finite, epoch=state.epoch + 1
-    )
     rate_scale = state.rate_scale
-    state = _schedule(state, losses.objective, config.objective.schedule)
+    state = state._replace(params=params, optimizer=optimizer, last_finite=last_finite, epoch=state.epoch + 1)
+    state = _apply_schedule(state, losses.objective, schedule)
     state = state._replace(status=jnp.where(finite, state.status, DIVERGED))
-    measures = measure(params, data, networks=config.networks, task=config.task)
+    measures = measure(params, data, config=config, key=release_key(key, config))
     history = History(losses, measures, rate_scale, jnp.array(True))
     return state, jax.tree.map(lambda a, like: a.astype(like.dtype), history, no_history(config.task))
 
 
-def _choose(condition, yes, no):
+def _shuffled_batches(key: Array, data: TrainData, config: TrainConfig) -> Array:
+    """Return the row numbers of an epoch [batches, rows]; rows beyond the last whole batch are left out."""
+    n = len(data.x) if data.train_rows is None else len(data.train_rows)
+    batch_size = min(config.batch_size, n)
+    if config.axis is not None:  # the same number of rows on each device
+        batch_size -= batch_size % lax.axis_size(config.axis)
+    num_batches = n // batch_size
+    # One sort. `random.permutation` sorts several times against ties, which hardly matter in an order.
+    rows = jnp.argsort(jax.random.bits(key, (n,)))[: num_batches * batch_size]
+    if data.train_rows is not None:
+        rows = data.train_rows[rows]
+    return rows.reshape(num_batches, -1)
+
+
+def _step(state: TrainState, data: TrainData, numbers: Hyperparameters, config: TrainConfig, carry, inputs):
+    """Take one step of all networks on one batch: one gradient of the sum of their losses."""
+    params, optimizer_state, last_finite, finite = carry
+    rows, key = inputs
+    if config.axis is not None:
+        device = lax.axis_index(config.axis)
+        rows = rows.reshape(lax.axis_size(config.axis), -1)[device]
+        key = jax.random.fold_in(key, device)
+    # The default mode of take masks every element for rows out of bounds.
+    batch = jax.tree.map(
+        lambda a: jnp.take(a, rows, axis=0, mode="clip"), Batch(data.x, data.y, data.p, data.weights)
+    )
+    (total, losses), gradients = jax.value_and_grad(total_loss, has_aux=True)(
+        params, batch, numbers, config=config, key=key, constants=state.constants
+    )
+    if config.axis is not None:
+        total, gradients = lax.psum((total, gradients), config.axis)
+    optimizer = _make_optimizer(numbers, state.rate_scale)
+    updates, optimizer_state = optimizer.update(gradients, optimizer_state, params)
+    finite = finite & jnp.isfinite(total)
+    # After a loss that is not finite only the parameters before it are kept. Selecting between the states
+    # of the optimizer as well would copy them in every step.
+    last_finite = _choose(finite, params, last_finite)
+    return (optax.apply_updates(params, updates), optimizer_state, last_finite, finite), losses
+
+
+def _choose(condition: Array, yes: Any, no: Any) -> Any:
     return jax.tree.map(lambda a, b: jnp.where(condition, a, b), yes, no)
 
 
-def _schedule(state: TrainState, objective: Array, schedule: Schedule) -> TrainState:
-    """Lets the rates fall and tells when training has ended."""
+def _apply_schedule(state: TrainState, objective: Array, schedule: Schedule) -> TrainState:
+    """Lower the rates and set the status after an epoch."""
     if schedule.kind == "fixed":
         past_half = 2 * state.epoch - schedule.max_epochs
         falls = jnp.where(past_half >= 0, past_half * schedule.falls // schedule.max_epochs + 1, 0)
@@ -170,7 +232,7 @@ def _schedule(state: TrainState, objective: Array, schedule: Schedule) -> TrainS
         status = state.status
     else:
         declined = objective < state.best - schedule.threshold * jnp.abs(state.best)
-        # inf - inf is NaN: the first epoch always counts as a decline. So does one whose weight still grew.
+        # The first epoch is a decline (inf - inf is NaN), and so is every epoch of the warmup.
         declined |= jnp.isinf(state.best) | (state.epoch <= schedule.warmup)
         stale = jnp.where(declined, 0, state.stale + 1)
         out_of_patience = stale >= schedule.patience

@@ -1,57 +1,69 @@
-"""What is looked at after each epoch: utility, the shape of z, a ridge probe of p."""
+"""Measures after each epoch: utility, the shape of z, and a ridge probe of the private variable."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from jaxtyping import Float, Integer
 
-from privjax.networks import Networks, Params
-from privjax.training.data import Task, TrainData
+from privjax.encoder import release_function
+from privjax.networks import Params
+from privjax.training.data import Task, TrainConfig, TrainData
 from privjax.training.loss import utility_loss
 
-# Rows that the probe is fitted on; it is to be cheap beside an epoch.
-PROBE_ROWS = 1000
-FEW_ROWS = 200  # with so few all are looked at
+_PROBE_ROWS = 1000  # rows that the probe is fitted on, so that it is cheap beside an epoch
+_FEW_ROWS = 200  # data sets up to this size are measured on all rows
+_TINY = float(jnp.finfo(jnp.float32).tiny)
+
+Weights = Float[Array, " n"]
 
 
 class Measures(NamedTuple):
-    """Measured without dropout, on the validation rows (when there are none, on training rows).
+    """Measures without dropout, on the validation rows, or on some training rows when there are none.
 
     Attributes:
       utility_loss: L_U.
-      utility: accuracy, or R^2 when y is continuous.
-      effective_rank: see `effective_rank`.
-      live_units: see `live_units`.
-      probe: see `ridge_probe`; a dict when p is a dict.
+      utility: Accuracy, or R^2 when y is continuous.
+      effective_rank: See `effective_rank`.
+      live_units: See `live_units`.
+      probe: See `ridge_probe`; a dict when p is a dict.
     """
 
     utility_loss: Array
     utility: Array
     effective_rank: Array
     live_units: Array
-    probe: Any
+    probe: Array | dict[str, Array]
 
 
-def measure(params: Params, data: TrainData, *, networks: Networks, task: Task) -> Measures:
-    """Looks at one member's networks."""
+def measure(params: Params, data: TrainData, *, config: TrainConfig, key: Array | None = None) -> Measures:
+    """Measure the networks of one member.
+
+    Args:
+      params: Parameters of the networks.
+      data: The rows.
+      config: The static config.
+      key: Random key of a stochastic release mechanism.
+    """
+    task, release = config.task, release_function(config.networks, config.release)
     validation = measured_rows(data)
     alone = data.validation_rows is None
-    # Every other row where there is one part, so that the probe is not judged on the rows it was fitted on.
-    fitted = validation[::2] if alone else _spaced(_train_rows(data), PROBE_ROWS)
+    # Without validation rows the probe is fitted on every other measured row and scored on the rest.
+    fitted = validation[::2] if alone else _spaced(_train_rows(data), _PROBE_ROWS)
     held_out = slice(1, None, 2) if alone and len(validation) > 1 else slice(None)
 
     def take(a, rows):
-        # Clipped: the default masks every element for rows out of bounds, which costs more than all else.
+        # The default mode masks every element for rows out of bounds, which costs more than all the rest.
         return jnp.take(a, rows, axis=0, mode="clip")
 
-    z = networks.private(params, take(data.x, validation))
-    outputs = networks.public(params, z)
+    z = release(params, take(data.x, validation), key)
+    outputs = config.networks.public(params, z)
     y = take(data.y, validation)
     weights = jnp.ones(len(data.x)) if data.weights is None else data.weights
     w_fitted, w = take(weights, fitted), take(weights, validation)
-    z_fitted = z[::2] if alone else networks.private(params, take(data.x, fitted))
+    z_fitted = z[::2] if alone else release(params, take(data.x, fitted), key)
     probe = []
     for attribute in task.private:
         p = attribute.pick(data.p)
@@ -75,17 +87,17 @@ def measure(params: Params, data: TrainData, *, networks: Networks, task: Task) 
     )
 
 
-def measured_rows(data: TrainData) -> Array:
-    """The validation rows; where there are none, some of the training rows."""
+def measured_rows(data: TrainData) -> Integer[Array, " rows"]:
+    """Return the numbers of the validation rows, or of some training rows when there are none."""
     if data.validation_rows is not None:
         return data.validation_rows
     rows = _train_rows(data)
-    # A quarter at most: to look at all rows of a small set takes a third of its epochs' time.
-    return _spaced(rows, max(FEW_ROWS, min(2 * PROBE_ROWS, len(rows) // 4)))
+    # A quarter at most: measuring all rows of a small set takes a third of the time of its epochs.
+    return _spaced(rows, max(_FEW_ROWS, min(2 * _PROBE_ROWS, len(rows) // 4)))
 
 
 def _spaced(rows: Array, most: int) -> Array:
-    """At most so many rows, evenly spaced: data are often sorted by person or by label."""
+    """Pick at most `most` rows, evenly spaced, because data are often sorted by person or by label."""
     return rows if len(rows) <= most else rows[(np.arange(most) * len(rows)) // most]
 
 
@@ -93,71 +105,94 @@ def _train_rows(data: TrainData) -> Array:
     return jnp.arange(len(data.x)) if data.train_rows is None else data.train_rows
 
 
-def utility_score(outputs: Array, y: Array, task: Task, weights: Array | None = None) -> Array:
-    """Accuracy of logits for labels y, or R^2 of predictions for a continuous y."""
-    weights = jnp.ones(len(y)) if weights is None else weights
-    weights = weights / jnp.maximum(weights.sum(), jnp.finfo(jnp.float32).tiny)
+def utility_score(
+    outputs: Float[Array, "n k"], y: Array, task: Task, weights: Weights | None = None
+) -> Float[Array, ""]:
+    """Compute the accuracy of logits, or the R^2 of predictions for a continuous y."""
+    shares = _shares(outputs, weights)
     if task.num_classes:
-        return weights @ (outputs.argmax(-1) == y).astype(jnp.float32)
-    return _r2(outputs, y, weights)
+        return shares @ (outputs.argmax(-1) == y).astype(jnp.float32)
+    return _r2(outputs, y, shares)
 
 
-def effective_rank(z: Array, weights: Array | None = None) -> Array:
-    """tr(C)^2 / tr(C^2) of the covariance C of z: d for d equal directions, 1 for one, 0 for none.
+def effective_rank(z: Float[Array, "n d"], weights: Weights | None = None) -> Float[Array, ""]:
+    """Compute tr(C)^2 / tr(C^2) of the covariance C of z: d for d equal directions, 1 for one, 0 for none.
 
-    The participation ratio of the eigenvalues, without computing them.
+    This is the participation ratio of the eigenvalues of C, which need not be computed.
+
+    Args:
+      z: Releases.
+      weights: Non-negative sample weights.
+
+    Example:
+      >>> round(float(effective_rank(jnp.array([[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0], [0.0, -1.0]]))), 4)
+      2.0
     """
     w = _shares(z, weights)
-    # The mean of a constant is rounded, which would look like a direction.
+    # The rounded mean of a constant unit would look like a direction.
     z = jnp.where(_varies(z, w), z - w @ z, 0.0) * jnp.sqrt(w)[:, None]
-    # Scaled so that the square of a small covariance does not underflow.
+    # Scaled, so that the square of a small covariance does not underflow.
     z = z / jnp.maximum(jnp.abs(z).max(), 1e-20)
     gram = z.T @ z if z.shape[1] <= z.shape[0] else z @ z.T
     trace = jnp.trace(gram)
     return jnp.where(trace > 0, trace**2 / jnp.maximum(jnp.sum(gram**2), 1e-20), 0.0)
 
 
-def live_units(z: Array, weights: Array | None = None) -> Array:
-    """How many units of z are not constant over the rows that have a weight."""
+def live_units(z: Float[Array, "n d"], weights: Weights | None = None) -> Integer[Array, ""]:
+    """Count the units of z that are not constant over the rows of positive weight.
+
+    Args:
+      z: Releases.
+      weights: Non-negative sample weights.
+
+    Example:
+      >>> int(live_units(jnp.array([[0.0, 3.0], [1.0, 3.0]])))
+      1
+    """
     return jnp.sum(_varies(z, _shares(z, weights))).astype(jnp.int32)
 
 
 def _shares(z: Array, weights: Array | None) -> Array:
     weights = jnp.ones(len(z)) if weights is None else weights
-    return weights / jnp.maximum(weights.sum(), jnp.finfo(jnp.float32).tiny)
+    return weights / jnp.maximum(weights.sum(), _TINY)
 
 
 def _varies(z: Array, w: Array) -> Array:
-    there = (w > 0)[:, None]
-    spread = jnp.where(there, z, -jnp.inf).max(0) - jnp.where(there, z, jnp.inf).min(0)
-    return spread > 1e-6 * jnp.maximum(jnp.abs(jnp.where(there, z, 0)).max(), 1e-20)
+    valid = (w > 0)[:, None]
+    spread = jnp.where(valid, z, -jnp.inf).max(0) - jnp.where(valid, z, jnp.inf).min(0)
+    return spread > 1e-6 * jnp.maximum(jnp.abs(jnp.where(valid, z, 0)).max(), 1e-20)
 
 
 def ridge_probe(
-    z: Array,
-    p: Array,
-    z_test: Array,
-    p_test: Array,
+    z: Float[Array, "m d"],
+    p: Float[Array, "m l"],
+    z_test: Float[Array, "n d"],
+    p_test: Float[Array, "n l"],
     *,
     discrete: bool,
     ridge: float = 1e-3,
-    weights: Array | None = None,
-    test_weights: Array | None = None,
-) -> Array:
-    """What ridge regression, in closed form, tells of p from z: a cheap lower bound on an attack.
+    weights: Float[Array, " m"] | None = None,
+    test_weights: Weights | None = None,
+) -> Float[Array, ""]:
+    """Score a ridge regression from z to p, in closed form: a cheap lower bound on an attack.
 
     Args:
-      z: rows to fit on [m, d].
-      p: one-hot or real targets [m, l].
-      z_test: rows to judge on.
-      p_test: their targets.
-      discrete: whether p is one-hot.
-      ridge: relative to the mean variance of z.
-      weights: of the rows to fit on.
-      test_weights: of the rows to judge on.
+      z: Rows to fit on.
+      p: One-hot or continuous targets.
+      z_test: Rows to score on.
+      p_test: Their targets.
+      discrete: Whether p is one-hot.
+      ridge: Ridge penalty relative to the mean variance of z.
+      weights: Sample weights of the rows to fit on.
+      test_weights: Sample weights of the rows to score on.
 
     Returns:
-      Balanced accuracy over the classes present when p is one-hot (1/l knows nothing), else R^2.
+      Balanced accuracy over the classes present when p is one-hot (1/l without any information), else R^2.
+
+    Example:
+      >>> p = jnp.eye(2)[jnp.arange(20) % 2]
+      >>> float(ridge_probe(p, p, p, p, discrete=True))
+      1.0
     """
     m, d = z.shape
     w, w_test = _shares(z, weights), _shares(z_test, test_weights)
@@ -189,4 +224,4 @@ def _r2(predicted: Array, target: Array, weights: Array) -> Array:
     mean = weights @ target
     residual = weights @ jnp.sum((target - predicted) ** 2, axis=-1)
     total = weights @ jnp.sum((target - mean) ** 2, axis=-1)
-    return 1.0 - residual / jnp.maximum(total, jnp.finfo(jnp.float32).tiny)
+    return 1.0 - residual / jnp.maximum(total, _TINY)

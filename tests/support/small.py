@@ -46,14 +46,7 @@ def small_gradient(objective: str, networks=NETWORKS, weights=None):
 
     def gradient(batch, axis=None):
         return jax.grad(total_loss, has_aux=True)(
-            state.params,
-            batch,
-            networks=networks,
-            objective=config.objective,
-            task=config.task,
-            privacy_weight=2.0,
-            constants=state.constants,
-            axis=axis,
+            state.params, batch, numbers, config=config._replace(axis=axis), constants=state.constants
         )
 
     return Batch(arrays.x, arrays.y, arrays.p, arrays.weights), gradient

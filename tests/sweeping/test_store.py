@@ -232,9 +232,7 @@ def test_a_workdir_of_an_older_schema_is_refused_in_one_sentence(copied):
         lambda: load_history(copied, 0),
         lambda: load_encoder(copied, 0),
     ):
-        with pytest.raises(
-            ValueError, match="has schema 1, .* reads schema 2"
-        ) as caught:
+        with pytest.raises(ValueError, match="has schema 1, .* reads schema 2") as caught:
             call()
         assert str(caught.value).endswith("or sweep again in another workdir.")
 

@@ -1,4 +1,4 @@
-"""What training accepts: kinds of labels, awkward data sets, and errors that say what to do."""
+"""Kinds of labels, awkward data sets, and errors that name the remedy."""
 
 import jax
 import jax.numpy as jnp
@@ -15,7 +15,7 @@ X = RNG.normal(size=(N, 6)).astype(np.float32)
 Y = (X[:, 0] > 0).astype(int)
 S = RNG.integers(0, 3, N)
 AGE = (X[:, 1] + 0.1 * RNG.normal(size=N)).astype(np.float32)
-# One short schedule for all, so that fits differ in what is tested alone.
+# One short schedule, so that fits differ in the tested setting alone.
 SHORT = Schedule("fixed", max_epochs=40, falls=1)
 
 
@@ -49,7 +49,7 @@ def _finite(result):
 
 @pytest.mark.parametrize(("objective", "weight"), [("kdi", 0.3), ("lsdn", 10.0)])
 def test_continuous_private_variables_are_hidden(objective, weight):
-    # y asks for both features, so z tells the second, which p follows, unless something forbids it.
+    # y needs both features, so z reveals the second, which p follows, unless the loss prevents it.
     networks = _networks(num_outputs=2, num_private=1 if objective == "lsdn" else 0)
     settings = dict(public_dropout=0.0, discriminator_rate=1e-2, batch_size=20)
     probes = [
@@ -159,14 +159,13 @@ def test_validation_rows_are_not_trained_on():
     )
 
 
-def test_encoder_and_predict_take_numpy_rows():
+def test_encoder_and_predict_take_raw_numpy_rows():
     result = _fit(num_epochs=3)
     z = result.encoder(X[:5])
     assert isinstance(z, np.ndarray)
     assert z.shape == (5, 4)
-    np.testing.assert_allclose(
-        z, result.config.networks.private(result.state.params, jnp.asarray(X[:5])), rtol=1e-5
-    )
+    scaled = jnp.asarray(result.encoder.scaling.apply(X[:5]))
+    np.testing.assert_allclose(z, result.config.networks.private(result.state.params, scaled), rtol=1e-4)
     assert (result.predict(X) == Y).mean() == pytest.approx(result.score(X, Y))
 
 
@@ -213,7 +212,7 @@ ERRORS = [
 
 
 @pytest.mark.parametrize(("wrong", "error", "message"), ERRORS, ids=[e[2][:40] for e in ERRORS])
-def test_each_error_names_the_argument_and_the_way_out(wrong, error, message):
+def test_each_error_names_the_argument_and_the_remedy(wrong, error, message):
     right = dict(x=X, y=Y, p=S)
     prepare(**right)
     with pytest.raises(error, match=message):

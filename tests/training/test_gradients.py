@@ -9,12 +9,20 @@ import pytest
 
 from privjax.losses import mmd_loss
 from privjax.networks import nn_networks, scnn_networks
-from privjax.training import Batch, Losses, make_data, make_objective, prepare, total_loss
-from privjax.training.data import Attribute, Task
-from privjax.training.loss import _mean_over_classes
+from privjax.objectives import OBJECTIVES, Attribute, make_objective
+from privjax.training import (
+    Batch,
+    Losses,
+    Task,
+    TrainConfig,
+    hyperparameters,
+    make_data,
+    prepare,
+    total_loss,
+)
+from privjax.training.loss import mean_over_classes
 
 WEIGHT = 0.7
-OBJECTIVES = ("mmd", "rff_mmd", "kdi", "wdn", "lsdn")
 
 
 def _problem(name, *, image=False):
@@ -46,20 +54,13 @@ def _problem(name, *, image=False):
     params = networks.init(jax.random.key(1))
     # Off its start: an orthonormal W has no gradient of L_O.
     params = jax.tree.map(lambda a: a + 0.05 * jnp.sin(jnp.arange(a.size).reshape(a.shape)), params)
-    settings = dict(networks=networks, objective=objective, task=task, key=jax.random.key(2))
-    if objective.draw is not None:
-        settings["constants"] = objective.draw(jax.random.key(3), 5)
+    config = TrainConfig(networks, objective, task)
+    constants = objective.draw(jax.random.key(3), 5) if objective.draw is not None else None
     batch = Batch(data.x, data.y, data.p, None)
+    numbers = hyperparameters(objective, task, privacy_weight=WEIGHT)
 
-    def parts(params, weight=WEIGHT, **others):
-        return total_loss(
-            params,
-            batch,
-            privacy_weight=weight,
-            private_dropout=0.2,
-            public_dropout=0.5,
-            **{**settings, **others},
-        )
+    def parts(params, key=jax.random.key(2)):  # noqa: B008 (an immutable value)
+        return total_loss(params, batch, numbers, config=config, key=key, constants=constants)
 
     return params, parts
 
@@ -201,11 +202,10 @@ def _released_losses(objective, z, y, p):
         discriminator=lambda params, z: jnp.tanh(z @ directions) + z @ directions,
     )
     constants = objective.draw and objective.draw(jax.random.key(3), z.shape[1])
-    settings = dict(
-        networks=networks, objective=objective, task=task, privacy_weight=1.0, constants=constants
-    )
+    numbers = hyperparameters(objective, task, privacy_weight=1.0)
+    settings = dict(config=TrainConfig(networks, objective, task), constants=constants)
     losses = jax.jit(functools.partial(total_loss, **settings))(
-        {"private": {}, "public": {}, "discriminator": {}}, Batch(z, y, p, None)
+        {"private": {}, "public": {}, "discriminator": {}}, Batch(z, y, p, None), numbers
     )[1]
     return float(losses.privacy), float(losses.discriminator)
 
@@ -217,7 +217,11 @@ def test_within_utility_is_the_same_sum_for_few_and_many_classes(classes):
     x, y, p = rng.normal(size=(80, 4)), rng.permutation(np.arange(80) % classes), rng.integers(0, 2, 80)
     data, config = prepare(x, y, p, objective=make_objective("mmd", within_utility=True))
     batch = Batch(data.x, data.y, data.p, None)
-    found = _mean_over_classes(functools.partial(mmd_loss, data.x, data.p, num_classes=2), batch, config.task)
+
+    def loss(weights):
+        return mmd_loss(data.x, data.p, num_classes=2, weights=weights)
+
+    found = mean_over_classes(loss, batch, config.task)
     want = sum(
         np.mean(y == c) * mmd_loss(data.x, data.p, num_classes=2, weights=1.0 * (y == c))
         for c in range(classes)

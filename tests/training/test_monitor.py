@@ -1,4 +1,4 @@
-"""What is measured after each epoch, against scikit-learn and against cases with a known answer."""
+"""Measures of an epoch against scikit-learn and against cases with a known answer."""
 
 import jax.numpy as jnp
 import numpy as np
@@ -6,8 +6,8 @@ import pytest
 from sklearn.linear_model import Ridge
 from sklearn.metrics import balanced_accuracy_score, r2_score
 
-from privjax.training import effective_rank, fit, live_units, prepare, ridge_probe
-from privjax.training.monitor import measured_rows
+from privjax.training import fit, prepare
+from privjax.training.monitor import effective_rank, live_units, measured_rows, ridge_probe
 
 RNG = np.random.default_rng(0)
 
@@ -68,7 +68,7 @@ def test_ridge_probe_of_a_real_variable_is_r2():
     np.testing.assert_allclose(got, r2_score(p[200:], model.predict(z[200:])), atol=1e-3)
 
 
-def test_ridge_probe_of_nothing_knows_nothing():
+def test_ridge_probe_of_a_constant_z_is_at_chance():
     s = np.arange(100) % 5
     p = jnp.asarray(np.eye(5)[s], jnp.float32)
     assert float(ridge_probe(jnp.zeros((100, 3)), p, jnp.zeros((100, 3)), p, discrete=True)) == (
@@ -94,12 +94,14 @@ def test_rows_of_weight_zero_are_not_measured():
     assert (int(live_units(dead, w)), int(live_units(dead))) == (4, 5)
 
 
-def test_the_order_of_rows_does_not_matter_to_what_is_measured():
+def test_measures_do_not_depend_on_the_order_of_rows():
     rng = np.random.default_rng(0)
     s, y = np.sort(rng.integers(0, 4, 400)), rng.integers(0, 2, 400)
     x = np.concatenate([3 * np.eye(4)[s], 3 * np.eye(2)[y], rng.normal(size=(400, 2))], 1)
     result = fit(x, y, s, privacy_weight=0.0, num_epochs=5, batch_size=100)
-    assert result.history.measures.probe[-1] > 0.5  # by halves the probe would be judged on unseen classes
+    assert (
+        result.history.measures.probe[-1] > 0.5
+    )  # fitted on the first half, the probe would meet unseen classes
     assert not result.collapsed
     by_y = fit(x[np.argsort(y)], np.sort(y), s, privacy_weight=0.0, num_epochs=5, batch_size=100)
     assert by_y.baseline < 0.6

@@ -1,11 +1,12 @@
-"""SCNN in training: the tied projection ends orthonormal, and the convolutional networks learn."""
+"""Training of SCNN: the tied projection stays orthonormal, and the convolutional networks learn."""
 
 import jax
 import numpy as np
 from sklearn.datasets import load_digits
 
 from privjax.networks import cnn_networks, scnn_networks
-from privjax.training import Schedule, fit, make_objective
+from privjax.objectives import Schedule, make_objective
+from privjax.training import fit
 
 # Rates fall at a half and at three quarters, so that the penalty can settle.
 OBJECTIVE = make_objective("mmd", schedule=Schedule("fixed", max_epochs=60, falls=2))
@@ -21,6 +22,7 @@ def _fit(networks, **settings):
         objective=OBJECTIVE,
         networks=networks,
         validation_rows=np.arange(0, len(x), 5),
+        scaling="none",
         batch_size=250,
         **settings,
     )
@@ -40,7 +42,7 @@ def test_scnn_keeps_its_projection_orthonormal_and_learns():
 
 def test_without_the_penalty_the_projection_would_drift(monkeypatch):
     monkeypatch.setattr("privjax.training.loss.ORTHONORMALITY_WEIGHT", 0.0)
-    # Another record, so that nothing compiled with the penalty is used again.
+    # Another width, because the program compiled with the penalty is cached.
     networks = scnn_networks((8, 8, 1), num_features=9, **SIZES)
     assert _orthonormality(_fit(networks, privacy_weight=0.1)) > 1e-2
 
