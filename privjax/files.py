@@ -100,10 +100,9 @@ def write_arrays(path: Path, header: Mapping[str, Any], arrays: Mapping[str, np.
     arrays |= {name: arrays[name].view(f"V{arrays[name].itemsize}") for name in types}
     header = {**header, "types": types} if types else header
     text = json.dumps({**header, "sha256": _digest(header, arrays)}, allow_nan=False).encode()
-    buffer = io.BytesIO()
-    np.savez(buffer, allow_pickle=False, header=np.frombuffer(text, np.uint8), **arrays)
     with replacing(path) as part:
-        part.write_bytes(buffer.getbuffer())
+        with part.open("wb") as file:
+            np.savez(file, allow_pickle=False, header=np.frombuffer(text, np.uint8), **arrays)
         read_arrays(part)
 
 

@@ -11,14 +11,13 @@ import numpy as np
 from privjax import datasets
 from privjax.datasets import Dataset
 from privjax.encoder import Scaling, fit_scaling
-from privjax.networks import Networks
-from privjax.sweeping.plan import Inputs, Rows
+from privjax.sweeping.plan import Inputs
 from privjax.sweeping.records import PrivacyWeight
-from privjax.training import Hyperparameters, Objective, TrainConfig, TrainData, hyperparameters, prepare
+from privjax.training import Hyperparameters, Rates, TrainConfig, TrainData, hyperparameters, prepare
 
 _LARGEST = float(np.finfo(np.float32).max)
 
-DataSource = Dataset | str | Callable[[int], Dataset]
+Loader = Callable[[int], Dataset]
 
 
 class Member(NamedTuple):
@@ -30,21 +29,14 @@ class Member(NamedTuple):
 
 
 class SeedData(NamedTuple):
-    """The data set of one seed.
-
-    Attributes:
-      content_hash: SHA-256 of the data set.
-      input_shape: Shape of a raw row.
-      scaling: Scaling fitted on the training rows.
-      rows: Training and validation rows, as row numbers of the group.
-      test: Test rows, as row numbers of the group.
-    """
+    """The data set of one seed in the data of its group: scaling, and numbers of its rows."""
 
     content_hash: str
     input_shape: tuple[int, ...]
     scaling: Scaling
-    rows: Rows
-    test: np.ndarray
+    train_rows: np.ndarray
+    validation_rows: np.ndarray | None
+    test_rows: np.ndarray
 
 
 class Group(NamedTuple):
@@ -62,9 +54,10 @@ class Group(NamedTuple):
     config: TrainConfig
     seeds: dict[int, SeedData]
 
-    def inputs(self, member: Member, rates: dict[str, float]) -> Inputs:
+    def inputs(self, member: Member, rates: Rates) -> Inputs:
         """Return the split and the hyperparameters of one member."""
-        return Inputs(self.seeds[member.seed].rows, member_hyperparameters(member, self.config, rates))
+        seed = self.seeds[member.seed]
+        return Inputs(seed.train_rows, seed.validation_rows, make_hyperparameters(member, self.config, rates))
 
 
 def make_members(privacy_weights: Sequence[Any], seeds: Sequence[int]) -> list[Member]:
@@ -92,15 +85,15 @@ def make_members(privacy_weights: Sequence[Any], seeds: Sequence[int]) -> list[M
     return [Member(number, weight, seed) for number, (weight, seed) in enumerate(pairs)]
 
 
-def member_hyperparameters(member: Member, config: TrainConfig, rates: dict[str, float]) -> Hyperparameters:
+def make_hyperparameters(member: Member, config: TrainConfig, rates: Rates) -> Hyperparameters:
     """Return the checked hyperparameters of one member."""
     return hyperparameters(
         config.objective, config.task, privacy_weight=member.privacy_weight, seed=member.seed, **rates
     )
 
 
-def make_loader(data: DataSource) -> Callable[[int], Dataset]:
-    """Return a function from a seed to its data set, which keeps the last data set and no other."""
+def make_loader(data: Dataset | str | Loader) -> Loader:
+    """Return a function from a seed to its data set, which remembers the last data set alone."""
     if isinstance(data, Dataset):
         return lambda seed: data
     if isinstance(data, str):
@@ -114,11 +107,12 @@ def make_loader(data: DataSource) -> Callable[[int], Dataset]:
 
     def load(seed: int) -> Dataset:
         if seed not in kept:
-            kept.clear()  # before the next is loaded: one data set in memory at a time
-            kept[seed] = data(seed)
-            if not isinstance(kept[seed], Dataset):
-                found = type(kept[seed]).__name__
-                raise TypeError(f"data must return a Dataset for every seed, got {found} for seed {seed}.")
+            kept.clear()  # first, so that one data set is in memory at a time
+            found = data(seed)
+            if not isinstance(found, Dataset):
+                name = type(found).__name__
+                raise TypeError(f"data must return a Dataset for every seed, got {name} for seed {seed}.")
+            kept[seed] = found
         return kept[seed]
 
     return load
@@ -136,53 +130,45 @@ def split_by_seed(members: Sequence[Member]) -> list[list[Member]]:
     return list(by_seed.values())
 
 
-def make_groups(
-    members: Sequence[Member],
-    load: Callable[[int], Dataset],
-    *,
-    objective: Objective,
-    networks: Networks | None,
-    scaling: str,
-    batch_size: int,
-) -> Iterator[Group]:
-    """Load the data sets of some members, and group members whose data have the same shapes.
+def make_groups(members: Sequence[Member], load: Loader, *, scaling: str, **options: Any) -> Iterator[Group]:
+    """Load and scale the data sets of some members, and group members whose data have equal shapes.
 
     Args:
       members: The members.
       load: Function from a seed to its data set.
-      objective: As in `prepare`.
-      networks: As in `prepare`.
-      scaling: As in `fit_scaling`.
-      batch_size: As in `prepare`.
+      scaling: Method of `fit_scaling`.
+      **options: Keywords of `prepare`.
     """
-    loaded = {batch[0].seed: load(batch[0].seed) for batch in split_by_seed(members)}
-    grouped: dict[Any, list[Member]] = {}
-    for member in members:
-        data = loaded[member.seed]
+    parts: dict[str, tuple[tuple[np.ndarray, ...], SeedData]] = {}  # by content hash
+    grouped: dict[Any, dict[int, str]] = {}
+    for seed in dict.fromkeys(member.seed for member in members):
+        data = load(seed)
+        if data.content_hash not in parts:
+            parts[data.content_hash] = _scale(data, scaling)
         shapes = (data.x.shape, data.s.shape, *map(len, data.split))
-        grouped.setdefault(shapes, []).append(member)
-    for group in grouped.values():
-        parts: dict[str, tuple[list[np.ndarray], SeedData]] = {}
-        start = 0
-        for data in (loaded[member.seed] for member in group):
-            if data.content_hash not in parts:
-                parts[data.content_hash] = _scale(data, scaling, start)
-                start += len(data)
-        columns = zip(*(arrays for arrays, _ in parts.values()), strict=True)
-        joined = [column[0] if len(column) == 1 else np.concatenate(column) for column in columns]
-        train_data, config = prepare(*joined, objective=objective, networks=networks, batch_size=batch_size)
-        seeds = {member.seed: parts[loaded[member.seed].content_hash][1] for member in group}
-        yield Group(group, train_data, config, seeds)
+        grouped.setdefault(shapes, {})[seed] = data.content_hash
+    for hashes in grouped.values():
+        arrays, placed, start = [], {}, 0
+        for content_hash in dict.fromkeys(hashes.values()):
+            part, seed_data = parts.pop(content_hash)
+            arrays.append(part)
+            placed[content_hash] = _shift_rows(seed_data, start)
+            start += len(part[0])
+        joined = [
+            column[0] if len(column) == 1 else np.concatenate(column) for column in zip(*arrays, strict=True)
+        ]
+        train_data, config = prepare(*joined, **options)
+        seeds = {seed: placed[content_hash] for seed, content_hash in hashes.items()}
+        yield Group([member for member in members if member.seed in seeds], train_data, config, seeds)
 
 
-def _scale(data: Dataset, method: str, start: int) -> tuple[list[np.ndarray], SeedData]:
-    """Return x, y and s of a data set for training, and its place in a group from row `start`."""
-    fitted = data.split.train
-    scaling = fit_scaling(data.x[fitted], method=method)
-    train, validation, test = ((start + rows).astype(np.int32) for rows in data.split)
-    rows = Rows(train, validation if len(validation) else None)
-    arrays = [scaling.apply(data.x), _standardise(data.y, fitted), _standardise(data.s, fitted)]
-    return arrays, SeedData(data.content_hash, data.x.shape[1:], scaling, rows, test)
+def _scale(data: Dataset, method: str) -> tuple[tuple[np.ndarray, ...], SeedData]:
+    """Return x, y and s of a data set for training, and its scaling and rows."""
+    train, validation, test = (rows.astype(np.int32) for rows in data.split)
+    scaling = fit_scaling(data.x[train], method=method)
+    arrays = (scaling.apply(data.x), _standardise(data.y, train), _standardise(data.s, train))
+    validation = validation if len(validation) else None
+    return arrays, SeedData(data.content_hash, data.x.shape[1:], scaling, train, validation, test)
 
 
 def _standardise(labels: np.ndarray, train: np.ndarray) -> np.ndarray:
@@ -195,3 +181,10 @@ def _standardise(labels: np.ndarray, train: np.ndarray) -> np.ndarray:
         return labels
     matrix = labels.reshape(len(labels), -1)
     return fit_scaling(matrix[train]).apply(matrix)
+
+
+def _shift_rows(data: SeedData, start: int) -> SeedData:
+    validation = None if data.validation_rows is None else start + data.validation_rows
+    return data._replace(
+        train_rows=start + data.train_rows, validation_rows=validation, test_rows=start + data.test_rows
+    )

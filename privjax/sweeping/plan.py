@@ -1,4 +1,4 @@
-"""Layout of members on devices: the compiled program, its memory, and its arrays."""
+"""Layout of members on devices: the compiled program and its memory."""
 
 import functools
 import os
@@ -10,13 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from privjax.training import (
-    Hyperparameters,
-    TrainConfig,
-    TrainData,
-    init_state,
-    train_epochs,
-)
+from privjax.training import Hyperparameters, TrainConfig, TrainData, init_state, train_epochs
 
 _AXIS = "members"
 _SHARDED, _REPLICATED = PartitionSpec(_AXIS), PartitionSpec()
@@ -45,6 +39,14 @@ class Plan(NamedTuple):
             return self._replace(max_in_flight=1)
         return self._replace(width=self.width // 2) if self.width > 1 else None
 
+    def replicate(self, tree: Any) -> Any:
+        """Place one copy of some arrays on each device."""
+        return jax.device_put(tree, NamedSharding(self.mesh, _REPLICATED))
+
+    def shard(self, tree: Any) -> Any:
+        """Place the stacked members of a chunk on their devices."""
+        return jax.device_put(tree, NamedSharding(self.mesh, _SHARDED))
+
 
 def make_plan(num_members: int, chunk_size: int | None, devices: Sequence[Any] | None) -> Plan:
     """Plan the training of some members on the devices of this process.
@@ -66,17 +68,11 @@ def make_plan(num_members: int, chunk_size: int | None, devices: Sequence[Any] |
     return Plan(Mesh(np.array(devices), (_AXIS,)), chunk_size, max_in_flight)
 
 
-class Rows(NamedTuple):
-    """Row numbers of a split in the data of a group; stacked for several members."""
-
-    train: Any
-    validation: Any
-
-
 class Inputs(NamedTuple):
     """Inputs of one member beside the shared data; stacked for a chunk."""
 
-    rows: Rows
+    train_rows: Any
+    validation_rows: Any
     hyperparameters: Hyperparameters
 
 
@@ -94,22 +90,39 @@ class Program(NamedTuple):
     num_bytes: int
 
 
-def compile_program(
-    plan: Plan, data: TrainData, inputs: Inputs, *, config: TrainConfig, num_epochs: int
-) -> Program:
-    """Compile the training of a chunk for up to `num_epochs`; equal shapes give the same program.
+def compile_to_fit(
+    plan: Plan, data: TrainData, inputs: Inputs, *, config: TrainConfig, num_epochs: int, may_shrink: bool
+) -> tuple[Plan, Program]:
+    """Compile the training of a chunk, for a plan or the largest smaller plan that fits the memory.
 
     Args:
-      plan: Layout of the members.
-      data: Rows on the devices, see `replicate`.
+      plan: Layout to begin with.
+      data: Rows that all members share.
       inputs: Inputs of one member.
       config: Everything static.
-      num_epochs: Epochs of one call.
+      num_epochs: Largest number of epochs of one call.
+      may_shrink: Whether a smaller plan may replace one that does not fit.
+
+    Returns:
+      The plan and its program; equal shapes give the same program.
+
+    Raises:
+      MemoryError: No plan fits.
     """
-    shapes = jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape, a.dtype), data)
-    stacked = jax.tree.map(lambda a: jax.ShapeDtypeStruct((plan.size, *a.shape), a.dtype), inputs)
-    leaves, structure = jax.tree.flatten((shapes, stacked))
-    return _compile(plan.mesh, plan.width, config, num_epochs, tuple(leaves), structure)
+    while True:
+        leaves, structure = jax.tree.flatten((_shapes(data), _shapes(inputs, plan.size)))
+        program = _compile(plan.mesh, plan.width, config, num_epochs, tuple(leaves), structure)
+        fitting = members_that_fit(plan, program.num_bytes, data)
+        if fitting is None or fitting >= plan.width:
+            return plan, program
+        smaller = plan.smaller() if may_shrink else None
+        if smaller is None:
+            raise MemoryError(_describe_shortage(plan, program, fitting))
+        plan = smaller
+
+
+def _shapes(tree: Any, *stacked: int) -> Any:
+    return jax.tree.map(lambda a: jax.ShapeDtypeStruct((*stacked, *a.shape), a.dtype), tree)
 
 
 @functools.lru_cache(maxsize=32)
@@ -118,16 +131,19 @@ def _compile(mesh: Mesh, width: int, config: TrainConfig, num_epochs: int, leave
         """Apply a function of one member to the members of a device."""
         if width > 1:
             return jax.vmap(function)
-        return lambda *stacked: jax.tree.map(
-            lambda a: a[None], function(*jax.tree.map(lambda a: a[0], stacked))
-        )
+
+        def only_member(*stacked):
+            result = function(*jax.tree.map(lambda a: a[0], stacked))
+            return jax.tree.map(lambda a: a[None], result)
+
+        return only_member
 
     def start(data, inputs):
         return each_member(lambda one: init_state(one.hyperparameters, data, config=config))(inputs)
 
     def advance(states, data, inputs, until):
         def train(state, one):
-            split = data._replace(train_rows=one.rows.train, validation_rows=one.rows.validation)
+            split = data._replace(train_rows=one.train_rows, validation_rows=one.validation_rows)
             numbers = one.hyperparameters
             return train_epochs(state, split, numbers, config=config, num_epochs=num_epochs, until=until)
 
@@ -144,62 +160,20 @@ def _compile(mesh: Mesh, width: int, config: TrainConfig, num_epochs: int, leave
     data, inputs = jax.tree.unflatten(structure, leaves)
     data, inputs = placed(data, _REPLICATED), placed(inputs, _SHARDED)
     until = placed(jax.ShapeDtypeStruct((), jnp.int32), _REPLICATED)
-    start_jitted = on_mesh(start, (_REPLICATED, _SHARDED))
-    states = placed(jax.eval_shape(start_jitted, data, inputs), _SHARDED)
-    advance_jitted = on_mesh(advance, (_SHARDED, _REPLICATED, _SHARDED, _REPLICATED), donate_argnums=0)
-    start_compiled = start_jitted.lower(data, inputs).compile()
-    advance_compiled = advance_jitted.lower(states, data, inputs, until).compile()
-    return Program(start_compiled, advance_compiled, _program_bytes(advance_compiled))
-
-
-def _program_bytes(compiled) -> int:
-    """Return the memory of one call on each device: arguments, results and working memory."""
-    analysis = compiled.memory_analysis()
-    if analysis is None:
-        return 0
-    return (
-        analysis.argument_size_in_bytes
-        + analysis.output_size_in_bytes
-        + analysis.temp_size_in_bytes
-        - analysis.alias_size_in_bytes
-    )
-
-
-def compile_to_fit(
-    plan: Plan, data: TrainData, inputs: Inputs, *, config: TrainConfig, num_epochs: int, may_shrink: bool
-) -> tuple[Plan, Program]:
-    """Compile the program of a plan, or of the largest smaller plan that fits the memory.
-
-    Args:
-      plan: Layout to begin with.
-      data: Rows on the devices.
-      inputs: Inputs of one member.
-      config: Everything static.
-      num_epochs: Epochs of one call.
-      may_shrink: Whether another layout may be chosen.
-
-    Raises:
-      MemoryError: No plan fits.
-    """
-    while True:
-        program = compile_program(plan, data, inputs, config=config, num_epochs=num_epochs)
-        fitting = members_that_fit(plan, program.num_bytes, data)
-        smaller = plan.smaller() if may_shrink else None
-        if fitting is None or fitting >= plan.width:
-            return plan, program
-        if smaller is None:
-            raise MemoryError(_describe_shortage(plan, program.num_bytes, fitting))
-        plan = smaller
+    starting = on_mesh(start, (_REPLICATED, _SHARDED))
+    states = placed(jax.eval_shape(starting, data, inputs), _SHARDED)
+    advancing = on_mesh(advance, (_SHARDED, _REPLICATED, _SHARDED, _REPLICATED), donate_argnums=0)
+    compiled = advancing.lower(states, data, inputs, until).compile()
+    used = compiled.memory_analysis()
+    num_bytes = 0
+    if used is not None:
+        num_bytes = used.argument_size_in_bytes + used.output_size_in_bytes + used.temp_size_in_bytes
+        num_bytes -= used.alias_size_in_bytes
+    return Program(starting.lower(data, inputs).compile(), compiled, num_bytes)
 
 
 def members_that_fit(plan: Plan, num_bytes: int, data: TrainData) -> int | None:
-    """Return how many members at a time a device has memory for; None if the device does not say.
-
-    Args:
-      plan: Layout of the members.
-      num_bytes: Memory of one chunk on each device, the data included.
-      data: Rows shared by all members, whose memory does not depend on the number of members.
-    """
+    """Return how many members at a time a device has memory for; None if the device does not say."""
     free = free_bytes(plan.mesh.devices.flat[0])
     if free is None:
         return None
@@ -220,25 +194,25 @@ def free_bytes(device: Any) -> int | None:
             kilobytes = next(line.split()[1] for line in lines if line.startswith("MemAvailable"))
     except (OSError, StopIteration):
         return None
-    return (
-        1024 * int(kilobytes) // len(jax.local_devices())
-    )  # virtual devices share the memory of the machine
-
-
-def _describe_shortage(plan: Plan, num_bytes: int, fitting: int) -> str:
-    advice = f"chunk_size={fitting} would fit" if fitting else "not even one at a time would fit"
-    members = f"{plan.width} members at a time" if plan.width > 1 else "one member at a time"
-    return f"{members} would need {_format_bytes(num_bytes * plan.max_in_flight)} on a device: {advice}."
+    # Virtual devices share the memory of the machine.
+    return 1024 * int(kilobytes) // len(jax.local_devices())
 
 
 def describe_memory(plan: Plan, program: Program, data: TrainData, num_members: int) -> str:
     """Return a sentence about the layout and the memory of a sweep."""
-    total = _format_bytes(program.num_bytes * plan.max_in_flight)
     devices = f"{plan.mesh.devices.flat[0].platform} device{'s' if plan.mesh.size > 1 else ''}"
+    total = _format_bytes(program.num_bytes * plan.max_in_flight)
     return (
         f"{num_members} members, {plan.size} at a time on {plan.mesh.size} {devices}: data "
         f"{_format_bytes(_data_bytes(data))}, total {total} on each device."
     )
+
+
+def _describe_shortage(plan: Plan, program: Program, fitting: int) -> str:
+    advice = f"chunk_size={fitting} would fit" if fitting else "not even one at a time would fit"
+    members = f"{plan.width} members at a time" if plan.width > 1 else "one member at a time"
+    total = _format_bytes(program.num_bytes * plan.max_in_flight)
+    return f"{members} would need {total} on a device: {advice}."
 
 
 def _data_bytes(data: TrainData) -> int:
@@ -247,13 +221,3 @@ def _data_bytes(data: TrainData) -> int:
 
 def _format_bytes(count: int) -> str:
     return f"{count / 1e6:,.0f} MB" if count >= 1e6 else f"{count / 1e3:,.0f} kB"
-
-
-def replicate(tree: Any, plan: Plan) -> Any:
-    """Place one copy of some arrays on each device."""
-    return jax.device_put(tree, NamedSharding(plan.mesh, _REPLICATED))
-
-
-def shard_members(tree: Any, plan: Plan) -> Any:
-    """Place stacked members on their devices."""
-    return jax.device_put(tree, NamedSharding(plan.mesh, _SHARDED))

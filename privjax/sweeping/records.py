@@ -1,10 +1,7 @@
-"""Typed records of a sweep, and their JSON form: one reader and one writer for every file."""
+"""Typed records of a sweep: the content of its JSON files."""
 
 import dataclasses
-import functools
 import operator
-import types
-import typing
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple, SupportsIndex
 
@@ -12,11 +9,13 @@ import jax
 
 from privjax.datasets import Column, Dataset, LoadSpec
 from privjax.networks import Networks
-from privjax.training import Objective, Schedule
+from privjax.objectives import Objective, Schedule
+from privjax.typed_json import from_json, to_json
 
 SCHEMA = 2  # of the files in a workdir
 
 PrivacyWeight = float | dict[str, float]
+_PerVariable = float | dict[str, float | None] | None
 
 
 class UtilityRecord(NamedTuple):
@@ -30,7 +29,7 @@ class LossRecord(NamedTuple):
     """Mean losses of the last epoch; None where a loss is not finite or no epoch ran."""
 
     utility: float | None
-    privacy: float | dict[str, float | None] | None
+    privacy: _PerVariable
     orthonormality: float | None
     discriminator: float | None
     objective: float | None
@@ -51,7 +50,7 @@ class MemberRecord:
       utility: Utility on validation and test rows.
       effective_rank: Effective number of directions of z.
       live_units: Units of z that are not constant.
-      probe: Score of a ridge probe of the private variable, a cheap lower bound on an attack.
+      probe: Score of a ridge probe of the private variable.
       content_hash: SHA-256 of the data set of the member's seed.
     """
 
@@ -65,7 +64,7 @@ class MemberRecord:
     utility: UtilityRecord
     effective_rank: float | None
     live_units: int | None
-    probe: float | dict[str, float | None] | None
+    probe: _PerVariable
     content_hash: str
 
     def to_dict(self) -> dict[str, Any]:
@@ -88,19 +87,15 @@ class RowCounts(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class DataRecord:
-    """The data set of the first seed: names and shapes, and how to load it.
+    """The data set of the first seed, without its arrays.
 
     Attributes:
-      name: Name of the data set.
       content_hash: SHA-256 of arrays, names and split. Other seeds have their own, see `MemberRecord`.
       shape: Shape of a row of x.
       rows: Rows of each part.
-      feature_names: Names along the last axis of x.
-      y_names: Utility classes; empty for a continuous y.
-      s_names: Private classes; empty for a continuous s.
       columns: How the cells of a table become x; None when x is not from a table.
       private: Names of the private columns.
-      load_spec: Arguments that load the data set, or None when it was built from arrays.
+      load_spec: The call that loads the data set; None for arrays.
     """
 
     name: str
@@ -117,18 +112,10 @@ class DataRecord:
     @classmethod
     def of(cls, data: Dataset) -> "DataRecord":
         """Describe a data set."""
-        return cls(
-            name=data.name,
-            content_hash=data.content_hash,
-            shape=data.x.shape[1:],
-            rows=RowCounts(*map(len, data.split)),
-            feature_names=data.feature_names,
-            y_names=data.y_names,
-            s_names=data.s_names,
-            columns=data.columns,
-            private=data.origin.private,
-            load_spec=data.origin.load_spec,
-        )
+        names = {name: getattr(data, name) for name in ("feature_names", "y_names", "s_names", "columns")}
+        origin = {"private": data.origin.private, "load_spec": data.origin.load_spec}
+        rows = RowCounts(*map(len, data.split))
+        return cls(data.name, data.content_hash, data.x.shape[1:], rows, **names, **origin)
 
 
 class DataIdentity(NamedTuple):
@@ -179,13 +166,13 @@ class SweepConfig:
       versions: Versions of privjax, jax, flax and optax.
       objective: The objective.
       networks: Settings for `make_networks`; the kind "own" with parameter shapes for a user's networks.
-      privacy_weights: lambda_P of every member of a seed, in the order given.
-      seeds: Seeds, in the order given.
+      privacy_weights: Weights of each seed, in the order given, as are `seeds`.
       rates: Learning and dropout rates that replace defaults.
-      scaling: How the encoder scales raw rows.
-      batch_size: Rows of a step.
+      scaling: Method of `fit_scaling`.
+      batch_size: Largest number of rows in a step.
       num_epochs: Largest number of epochs, or None for that of the schedule.
       data: The data set of the first seed.
+      release: Name and settings of the release mechanism.
     """
 
     schema: int
@@ -199,6 +186,11 @@ class SweepConfig:
     batch_size: int
     num_epochs: int | None
     data: DataIdentity
+    release: dict[str, Any] = dataclasses.field(default_factory=lambda: {"name": "exact"})
+
+    def normalised(self) -> "SweepConfig":
+        """Return the config as it is read from JSON: with Python numbers, and lists for sequences."""
+        return from_json(SweepConfig, to_json(self), "config")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -208,10 +200,10 @@ class SweepRun:
     Attributes:
       config: Everything that the numbers depend on.
       data: The data set of the first seed.
-      backend: JAX backend that trained the last members.
+      backend: JAX backend of the last call of `sweep`.
       devices: Number of its devices.
       complete: Whether every member has finished.
-      seconds: Duration of the last call of `sweep`, or None before its end.
+      seconds: Duration of the last call, or None before its end.
       members: Records of finished members, by number.
     """
 
@@ -281,64 +273,3 @@ def format_numbers(numbers: Iterable[int]) -> str:
         else:
             runs.append([number])
     return ", ".join(str(r[0]) if len(r) == 1 else f"{r[0]} to {r[-1]}" for r in runs) or "none"
-
-
-def to_json(value: Any) -> Any:
-    """Convert records, mappings and sequences to JSON values."""
-    if dataclasses.is_dataclass(value) or hasattr(value, "_fields"):
-        return {name: to_json(getattr(value, name)) for name in _fields(type(value))}
-    if isinstance(value, Mapping):
-        return {str(key): to_json(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [to_json(item) for item in value]
-    return value.item() if hasattr(value, "item") else value
-
-
-def from_json(kind: Any, value: Any, where: str) -> Any:
-    """Build a value of an annotated type from JSON values; keys without a field are ignored.
-
-    Args:
-      kind: A record class or another annotation: the types of JSON, tuple[X, ...], dict[str, X], X | None.
-      value: JSON values.
-      where: Name of the value in messages.
-
-    Raises:
-      ValueError: A value is missing or has another type.
-    """
-    origin, parameters = typing.get_origin(kind), typing.get_args(kind)
-    if kind is Any:
-        return value
-    if origin in (types.UnionType, typing.Union):
-        return _from_union(parameters, value, where)
-    if origin is tuple and isinstance(value, list):
-        return tuple(from_json(parameters[0], item, f"{where}[{i}]") for i, item in enumerate(value))
-    if origin in (dict, Mapping) and isinstance(value, dict):
-        return {key: from_json(parameters[1], item, f"{where}.{key}") for key, item in value.items()}
-    if origin is None and (fields := _fields(kind)) and isinstance(value, dict):
-        return kind(**{n: from_json(t, value.get(n), f"{where}.{n}") for n, t in fields.items()})
-    if kind is float and type(value) in (int, float):
-        return float(value)
-    if origin is None and type(value) is kind:
-        return value
-    name = getattr(kind, "__name__", str(kind)) if origin is None else origin.__name__
-    raise ValueError(f"{where} must be of type {name}, got {value!r:.60}: the file is damaged.")
-
-
-def _from_union(options: tuple, value: Any, where: str) -> Any:
-    if value is None and type(None) in options:
-        return None
-    options = tuple(option for option in options if option is not type(None))
-    for option in options[:-1]:
-        try:
-            return from_json(option, value, where)
-        except ValueError:
-            continue
-    return from_json(options[-1], value, where)
-
-
-@functools.cache
-def _fields(kind: Any) -> dict[str, Any]:
-    """Return the annotated fields of a dataclass or NamedTuple; empty for another type."""
-    if not (dataclasses.is_dataclass(kind) or hasattr(kind, "_fields")):
-        return {}
-    return typing.get_type_hints(kind)

@@ -1,5 +1,7 @@
 """`sweep`: train every member of a trade-off curve, several at once, and keep each on disk."""
 
+from __future__ import annotations  # signatures then show names instead of expanded unions
+
 import collections
 import concurrent.futures
 import contextlib
@@ -8,60 +10,27 @@ import importlib.metadata
 import math
 import operator
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, SupportsIndex
+from typing import Any, NamedTuple, SupportsIndex, Unpack
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from privjax import training
 from privjax.datasets import Dataset
 from privjax.encoder import Encoder, apply_in_blocks, release_function
 from privjax.networks import Networks
 from privjax.progress import Progress, Reporter, reporter
+from privjax.release import ReleaseMechanism, exact
+from privjax.sweeping import members as grouping
 from privjax.sweeping import plan as planning
-from privjax.sweeping import store
-from privjax.sweeping.members import (
-    DataSource,
-    Group,
-    Member,
-    make_groups,
-    make_loader,
-    make_members,
-    member_hyperparameters,
-    split_by_seed,
-)
-from privjax.sweeping.records import (
-    SCHEMA,
-    DataIdentity,
-    DataRecord,
-    LossRecord,
-    MemberRecord,
-    ObjectiveRecord,
-    SweepConfig,
-    SweepRun,
-    UtilityRecord,
-    describe_networks,
-    from_json,
-    to_json,
-)
-from privjax.training import (
-    FINISHED,
-    RUNNING,
-    STATUS_NAMES,
-    History,
-    Objective,
-    TrainConfig,
-    TrainState,
-    check_positive_integer,
-    check_rates,
-    make_objective,
-    no_history,
-    one_blas_thread,
-    public_outputs,
-    utility_score,
-)
+from privjax.sweeping import records, store
+from privjax.sweeping.members import Group, Member
+from privjax.sweeping.records import MemberRecord, SweepConfig, SweepRun
+from privjax.training import History, Objective, Rates, TrainConfig, TrainState
+from privjax.typed_json import to_json
 
 
 @dataclasses.dataclass(frozen=True)
@@ -94,8 +63,7 @@ class SweepResult:
         number = self.run.find(member).member
         if self.workdir is None:
             return self.encoders[number]
-        own = self.networks if self.networks.settings is None else None
-        return store.load_encoder(self.workdir, number, networks=own)
+        return store.load_encoder(self.workdir, number, networks=self.networks)
 
     def __str__(self) -> str:
         lines = ["member  weight      seed  status     epochs  utility (test)  live units"]
@@ -116,17 +84,18 @@ class _Settings(NamedTuple):
     epochs_per_call: int
     chunk_size: int | None
     devices: Sequence[Any] | None
-    rates: dict[str, float]
+    rates: Rates
 
 
 def sweep(
-    data: DataSource,
+    data: Dataset | str | Callable[[int], Dataset],
     *,
-    privacy_weights: Sequence[Any],
+    privacy_weights: Sequence[float | dict[str, float]],
     objective: str | Objective = "mmd",
     seeds: Sequence[int] = (0,),
     networks: Networks | None = None,
     scaling: str = "standard",
+    release: ReleaseMechanism | None = None,
     workdir: store.PathLike | None = None,
     batch_size: int = 500,
     num_epochs: int | None = None,
@@ -134,7 +103,7 @@ def sweep(
     devices: Sequence[Any] | None = None,
     checkpoint_every: int = 10,
     progress: str | None = None,
-    **rates: float,
+    **rates: Unpack[Rates],
 ) -> SweepResult:
     """Train a member for every privacy weight and seed.
 
@@ -155,6 +124,7 @@ def sweep(
       networks: Networks of every member; `nn_networks` when None.
       scaling: How encoders scale raw rows, "standard", "minmax" or "none"; fitted on the training rows of
         each seed. Continuous labels always have mean 0 and spread 1 in training.
+      release: Release mechanism of every encoder; `exact()` when None.
       workdir: Folder for the sweep. Nothing is written when None.
       batch_size: Largest number of rows in a step.
       num_epochs: Largest number of epochs; that of the objective's schedule when None.
@@ -178,40 +148,28 @@ def sweep(
       >>> result.encoder(1)(raw_rows[:3]).shape
       (3, 50)
     """
-    objective = make_objective(objective) if isinstance(objective, str) else objective
-    check_positive_integer("checkpoint_every", checkpoint_every)
+    objective = training.make_objective(objective) if isinstance(objective, str) else objective
+    release = exact() if release is None else release
+    training.check_rates(rates)
+    training.check_positive_integer("checkpoint_every", checkpoint_every)
     if num_epochs is not None:
-        check_positive_integer("num_epochs", num_epochs)
-    check_rates(rates)
+        training.check_positive_integer("num_epochs", num_epochs)
     folder = None if workdir is None else Path(workdir).expanduser()
     process, num_processes = jax.process_index(), jax.process_count()
     if num_processes > 1 and folder is None:
         raise ValueError("workdir must be given to several processes: they share results through it.")
-    members = make_members(privacy_weights, seeds)
-    load = make_loader(data)
-    options: dict[str, Any] = dict(objective=objective, scaling=scaling, batch_size=batch_size)
-    # Wrong arguments are refused before the workdir belongs to them.
+    members = grouping.make_members(privacy_weights, seeds)
     share = members[process::num_processes]
     together = isinstance(data, Dataset) or planning.make_plan(len(share), chunk_size, devices).width > 1
+    load = grouping.make_loader(data)
+    options: dict[str, Any] = {"scaling": scaling, "release": release, "batch_size": batch_size}
+    options |= {"objective": objective, "networks": networks}
+    # The first data set shows whether all arguments fit together, before the workdir belongs to them.
     first = load(members[0].seed)
-    train_config = next(make_groups(members[:1], load, networks=networks, **options)).config
+    train_config = next(grouping.make_groups(members[:1], load, **options)).config
+    options["networks"] = train_config.networks
     for member in members:
-        member_hyperparameters(member, train_config, rates)
-    networks = train_config.networks
-    config = SweepConfig(
-        schema=SCHEMA,
-        versions={name: importlib.metadata.version(name) for name in ("privjax", "jax", "flax", "optax")},
-        objective=ObjectiveRecord.of(objective),
-        networks=describe_networks(networks),
-        privacy_weights=tuple(m.privacy_weight for m in members if m.seed == members[0].seed),
-        seeds=tuple(dict.fromkeys(m.seed for m in members)),
-        rates=dict(rates),
-        scaling=scaling,
-        batch_size=operator.index(batch_size),
-        num_epochs=None if num_epochs is None else operator.index(num_epochs),
-        data=DataIdentity(first.name, first.content_hash),
-    )
-    config = from_json(SweepConfig, to_json(config), "config")  # Python numbers and lists, as in config.json
+        grouping.make_hyperparameters(member, train_config, rates)
     max_epochs = objective.schedule.max_epochs
     settings = _Settings(
         until=max_epochs if num_epochs is None else min(num_epochs, max_epochs),
@@ -220,24 +178,52 @@ def sweep(
         devices=devices,
         rates=rates,
     )
-    run = SweepRun(config, DataRecord.of(first), jax.default_backend(), jax.device_count(), False, None, ())
-    del first
+    config = _make_config(train_config, members, first, scaling=scaling, num_epochs=num_epochs, rates=rates)
+    about_data = records.DataRecord.of(first)
+    run = SweepRun(config, about_data, jax.default_backend(), jax.device_count(), False, None, ())
+    del first  # its memory, once its members are trained
     began = time.monotonic()
     with contextlib.ExitStack() as stack:
         if folder is not None:
             stack.enter_context(store.open_workdir(folder, config, process=process))
         report = stack.enter_context(reporter(progress, "sweep", "compiling"))
-        stack.enter_context(one_blas_thread())
+        stack.enter_context(training.one_blas_thread())
         ledger = _Ledger(folder, run, report, [member.number for member in share])
         try:
-            for batch in [share] if together else split_by_seed(share):
-                _train_batch(batch, load, settings, ledger, networks=networks, **options)
+            for batch in [share] if together else grouping.split_by_seed(share):
+                _train(batch, load, options, settings, ledger)
         except KeyboardInterrupt:
             if folder is not None:
                 report.say(f"stopped; the same call resumes from {folder}.")
             raise
         ledger.complete(len(members), time.monotonic() - began)
-    return SweepResult(ledger.run, folder, networks, ledger.encoders)
+    return SweepResult(ledger.run, folder, train_config.networks, ledger.encoders)
+
+
+def _make_config(
+    config: TrainConfig,
+    members: Sequence[Member],
+    first: Dataset,
+    *,
+    scaling: str,
+    num_epochs: int | None,
+    rates: Rates,
+) -> SweepConfig:
+    seeds = dict.fromkeys(member.seed for member in members)
+    return SweepConfig(
+        schema=records.SCHEMA,
+        versions={name: importlib.metadata.version(name) for name in ("privjax", "jax", "flax", "optax")},
+        objective=records.ObjectiveRecord.of(config.objective),
+        networks=records.describe_networks(config.networks),
+        privacy_weights=tuple(member.privacy_weight for member in members[: len(members) // len(seeds)]),
+        seeds=tuple(seeds),
+        rates=to_json(rates),
+        scaling=scaling,
+        batch_size=operator.index(config.batch_size),
+        num_epochs=None if num_epochs is None else operator.index(num_epochs),
+        data=records.DataIdentity(first.name, first.content_hash),
+        release=config.release.to_dict(),
+    ).normalised()
 
 
 class _Ledger:
@@ -260,6 +246,17 @@ class _Ledger:
                 now = group.seeds[member.seed].content_hash
                 store.check_content_hash(self.folder, member.number, before, now)
         return [member for member in group.members if member.number not in self.records]
+
+    def restore(self, member: Member, content_hash: str, like: Any) -> list[np.ndarray]:
+        """Read the arrays of a member's checkpoint; none without one."""
+        if self.folder is None:
+            return []
+        return store.read_checkpoint(self.folder, member.number, content_hash, like)
+
+    def checkpoint(self, member: Member, content_hash: str, tree: Any) -> None:
+        """Keep the state of a member in training."""
+        if self.folder is not None:
+            store.save_checkpoint(self.folder, member.number, content_hash, tree)
 
     def add(self, member: store.FinishedMember) -> None:
         """Keep a finished member."""
@@ -285,7 +282,7 @@ class _Ledger:
         if self.folder is not None and jax.process_index() > 0:
             store.wait_for_results(self.folder)
 
-    def show(self, chunk: "_Chunk", settings: _Settings) -> None:
+    def show(self, chunk: _Chunk, settings: _Settings) -> None:
         """Report the progress of a chunk."""
         epoch = int(np.max(chunk.states.epoch))
         self._partial |= {member.number: epoch / settings.until for member in chunk.members}
@@ -296,11 +293,15 @@ class _Ledger:
         self.report.show(Progress(self._total, len(self.records), description, partial))
 
 
-def _train_batch(
-    members: Sequence[Member], load: Any, settings: _Settings, ledger: _Ledger, **options: Any
+def _train(
+    members: Sequence[Member],
+    load: grouping.Loader,
+    options: dict[str, Any],
+    settings: _Settings,
+    ledger: _Ledger,
 ) -> None:
     """Train some members to the end. Their data sets are freed on return."""
-    for group in make_groups(members, load, **options):
+    for group in grouping.make_groups(members, load, **options):
         waiting = ledger.unfinished(group)
         if waiting:
             _GroupTrainer(group, settings, ledger).train(waiting)
@@ -335,8 +336,8 @@ class _GroupTrainer:
             num_epochs=settings.epochs_per_call,
             may_shrink=settings.chunk_size is None,
         )
-        self.data = planning.replicate(group.data, self.plan)
-        self.until = planning.replicate(jnp.asarray(settings.until, jnp.int32), self.plan)
+        self.data = self.plan.replicate(group.data)
+        self.until = self.plan.replicate(jnp.asarray(settings.until, jnp.int32))
 
     def train(self, members: Sequence[Member]) -> None:
         """Train members until all have ended, and keep them.
@@ -359,25 +360,17 @@ class _GroupTrainer:
         """Initialise a chunk, and restore the checkpoints of its members."""
         padded = [*members, *[members[-1]] * (self.plan.size - len(members))]
         inputs = [self.group.inputs(member, self.settings.rates) for member in padded]
-        inputs = jax.tree.map(lambda *leaves: jnp.stack(leaves), *inputs)
-        inputs = planning.shard_members(inputs, self.plan)
+        inputs = self.plan.shard(jax.tree.map(lambda *leaves: jnp.stack(leaves), *inputs))
         states = jax.tree.map(np.array, self.program.start(self.data, inputs))
         history = _empty_history(self.group.config, len(members))
         for i, member in enumerate(members):
-            saved = self._read_checkpoint(member, jax.tree.map(lambda a, i=i: a[i], (states, history)))
-            if saved is not None:
-                for whole, part in zip(
-                    jax.tree.leaves((states, history)), jax.tree.leaves(saved), strict=True
-                ):
-                    whole[i] = part
-        states.status[len(members) :] = FINISHED  # padding: costs nothing where members run one at a time
-        return _Chunk(members, inputs, planning.shard_members(states, self.plan), history)
-
-    def _read_checkpoint(self, member: Member, template: Any) -> Any | None:
-        if self.ledger.folder is None:
-            return None
-        content_hash = self.group.seeds[member.seed].content_hash
-        return store.read_checkpoint(self.ledger.folder, member.number, content_hash, template)
+            like = jax.tree.map(lambda a, i=i: a[i], (states, history))
+            saved = self.ledger.restore(member, self.group.seeds[member.seed].content_hash, like)
+            for array, part in zip(jax.tree.leaves((states, history)), saved, strict=bool(saved)):
+                array[i] = part
+        # Padding is finished: it costs nothing where members run one at a time.
+        states.status[len(members) :] = training.FINISHED
+        return _Chunk(members, inputs, self.plan.shard(states), history)
 
     def _advance(self, chunk: _Chunk) -> _Chunk:
         """Train a chunk for some epochs, and append to its history."""
@@ -394,16 +387,16 @@ class _GroupTrainer:
     def _collect(self, chunk: _Chunk) -> bool:
         """Keep the finished members of a chunk and checkpoint the others; return whether all finished."""
         states = jax.tree.map(np.array, chunk.states)
-        ended = (states.status != RUNNING) | (states.epoch >= self.settings.until)
+        ended = (states.status != training.RUNNING) | (states.epoch >= self.settings.until)
         for i, member in enumerate(chunk.members):
             state, history = jax.tree.map(lambda a, i=i: a[i], (states, chunk.history))
             if member.number in self.ledger.records:
                 continue
             if ended[i]:
                 self.ledger.add(_finish(member, state, history, self.group))
-            elif self.ledger.folder is not None:
+            else:
                 content_hash = self.group.seeds[member.seed].content_hash
-                store.save_checkpoint(self.ledger.folder, member.number, content_hash, (state, history))
+                self.ledger.checkpoint(member, content_hash, (state, history))
         self.ledger.show(chunk, self.settings)
         return bool(ended[: len(chunk.members)].all())
 
@@ -416,7 +409,7 @@ def _empty_history(config: TrainConfig, count: int) -> History:
         missing = np.nan if np.issubdtype(leaf.dtype, np.floating) else 0
         return np.full(shape, missing, leaf.dtype)
 
-    return jax.tree.map(empty, jax.eval_shape(lambda: no_history(config.task)))
+    return jax.tree.map(empty, jax.eval_shape(lambda: training.no_history(config.task)))
 
 
 def _finish(member: Member, state: TrainState, history: History, group: Group) -> store.FinishedMember:
@@ -424,23 +417,21 @@ def _finish(member: Member, state: TrainState, history: History, group: Group) -
     config, seed, epochs = group.config, group.seeds[member.seed], int(state.epoch)
     history = jax.tree.map(lambda a: a[:epochs], history)
     last = jax.tree.map(lambda a: _finite(a[-1]) if epochs else None, history)
-    test = None
-    if len(seed.test):
-        release = release_function(config.networks, config.release)
-        z = apply_in_blocks(release, state.params, np.asarray(group.data.x[seed.test]))
-        outputs = public_outputs(config.networks, state.params, z)
-        test = _finite(utility_score(jnp.asarray(outputs), group.data.y[seed.test], config.task))
     measures = last.measures
+    # num_epochs ends a member as the last epoch of the schedule does.
+    status = training.FINISHED if state.status == training.RUNNING else int(state.status)
     record = MemberRecord(
         member=member.number,
         objective=config.objective.name,
         privacy_weight=member.privacy_weight,
         seed=member.seed,
-        # The last epoch of num_epochs is an end like the last epoch of the schedule.
-        status=STATUS_NAMES[FINISHED if state.status == RUNNING else int(state.status)],
+        status=training.STATUS_NAMES[status],
         epochs=epochs,
-        losses=LossRecord(**last.losses._asdict()),
-        utility=UtilityRecord(measures.utility if seed.rows.validation is not None else None, test),
+        losses=records.LossRecord(**last.losses._asdict()),
+        utility=records.UtilityRecord(
+            validation=None if seed.validation_rows is None else measures.utility,
+            test=_test_utility(member, state, group),
+        ),
         effective_rank=measures.effective_rank,
         live_units=None if measures.live_units is None else int(measures.live_units),
         probe=measures.probe,
@@ -449,6 +440,17 @@ def _finish(member: Member, state: TrainState, history: History, group: Group) -
     params = state.params["private"]
     encoder = Encoder(config.networks, params, seed.scaling, seed.input_shape, config.release)
     return store.FinishedMember(record, history, encoder)
+
+
+def _test_utility(member: Member, state: TrainState, group: Group) -> float | None:
+    config, rows = group.config, group.seeds[member.seed].test_rows
+    if not len(rows):
+        return None
+    apply = release_function(config.networks, config.release)
+    x = np.asarray(group.data.x[rows])
+    z = apply_in_blocks(apply, state.params, x, key=jax.random.key(member.seed))
+    outputs = training.public_outputs(config.networks, state.params, z)
+    return _finite(training.utility_score(jnp.asarray(outputs), group.data.y[rows], config.task))
 
 
 def _finite(value: Any) -> float | None:

@@ -10,7 +10,6 @@ takes its name, so any process, or a single one later, reads the members of all.
 """
 
 import contextlib
-import functools
 import json
 import operator
 import os
@@ -26,16 +25,9 @@ import numpy as np
 from privjax.encoder import Encoder
 from privjax.files import Busy, exclusive, read_arrays, write_arrays, write_json
 from privjax.networks import Networks
-from privjax.sweeping.records import (
-    SCHEMA,
-    MemberRecord,
-    SweepConfig,
-    SweepRun,
-    check_schema,
-    format_numbers,
-    to_json,
-)
+from privjax.sweeping.records import SCHEMA, MemberRecord, SweepConfig, SweepRun, check_schema, format_numbers
 from privjax.training import History, Losses, Measures
+from privjax.typed_json import to_json
 
 PathLike = str | os.PathLike
 _SECONDS_TO_OPEN = 600.0  # in which process 0 loads the first data set and writes config.json
@@ -74,33 +66,21 @@ def open_workdir(folder: Path, config: SweepConfig, *, process: int = 0) -> Iter
 
 def _check_config(folder: Path, config: SweepConfig, process: int) -> None:
     path = folder / "config.json"
-    others = [found.name for found in folder.iterdir() if not found.name.startswith(".")]
+    foreign = [found.name for found in folder.iterdir() if not found.name.startswith(".")]
     if not path.exists():
-        if others:
+        if foreign:
             raise ValueError(
-                f"workdir {folder} holds {others[0]} but no config.json, so it belongs to no sweep: "
+                f"workdir {folder} holds {foreign[0]} but no config.json, so it belongs to no sweep: "
                 "give an empty folder."
             )
         if process == 0:
             write_json(path, to_json(config))
-            return
-        _wait_for_config(path)
+    end = time.monotonic() + _SECONDS_TO_OPEN
+    while not path.exists() and time.monotonic() < end:
+        time.sleep(_SECONDS_BETWEEN_LOOKS)
     differences = list(_differences(_read_json(path, check_schema), to_json(config)))
     if differences:
-        raise ValueError(
-            f"workdir {folder} belongs to another sweep ({'; '.join(differences[:3])}): give another "
-            "workdir, or the old settings."
-        )
-
-
-def _wait_for_config(path: Path) -> None:
-    end = time.monotonic() + _SECONDS_TO_OPEN
-    while not path.exists():
-        if time.monotonic() > end:
-            raise TimeoutError(
-                f"process 0 has not written {path}: all processes must reach the same workdir."
-            )
-        time.sleep(_SECONDS_BETWEEN_LOOKS)
+        _refuse(folder, "; ".join(differences[:3]))
 
 
 def _differences(before: Any, now: Any, name: str = "") -> Iterator[str]:
@@ -108,20 +88,30 @@ def _differences(before: Any, now: Any, name: str = "") -> Iterator[str]:
         for key in dict.fromkeys([*before, *now]):
             yield from _differences(before.get(key), now.get(key), f"{name}.{key}" if name else key)
     elif before != now:
-        yield f"{name} was {_shorten(before)}, now {_shorten(now)}"
+        before, now = (
+            text if len(text) <= 60 else f"{text[:57]}..." for text in map(json.dumps, (before, now))
+        )
+        yield f"{name} was {before}, now {now}"
 
 
-def _shorten(value: Any) -> str:
-    text = json.dumps(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."
+def _refuse(folder: Path, difference: str) -> None:
+    raise ValueError(
+        f"workdir {folder} belongs to another sweep ({difference}): give another workdir or the old settings."
+    )
+
+
+def check_content_hash(folder: Path, member: int, before: str, now: str) -> None:
+    """Refuse a workdir in which a member was trained on other data."""
+    for difference in _differences(before, now, f"content_hash of member {member}"):
+        _refuse(folder, difference)
 
 
 def save_member(folder: Path, member: FinishedMember) -> None:
     """Write one finished member, then delete its checkpoints."""
     header, arrays = member.encoder.to_arrays()
-    arrays = {f"encoder/{name}": array for name, array in arrays.items()}
+    arrays = {f"encoder/{name}": array for name, array in arrays.items()} | _name_arrays(member.history)
     content = {"schema": SCHEMA, "record": member.record.to_dict(), "encoder": header}
-    write_arrays(_member_path(folder, member.record.member), content, arrays | _flatten(member.history))
+    write_arrays(_member_path(folder, member.record.member), content, arrays)
     for path in _checkpoint_paths(folder, member.record.member):
         path.unlink(missing_ok=True)
 
@@ -130,28 +120,31 @@ def read_records(folder: Path, members: Iterable[int]) -> dict[int, MemberRecord
     """Read the records of those members that have finished; a damaged file is a warning."""
     records = {}
     for member in members:
-        path = _member_path(folder, member)
         with contextlib.suppress(FileNotFoundError):
             try:
-                records[member] = _read_member(path)[0]
+                records[member] = _read_member(folder, member)[0]
             except ValueError as error:
                 warnings.warn(f"{error} Member {member} is trained again.", stacklevel=2)
     return records
 
 
 def wait_for_records(folder: Path, members: Iterable[int]) -> dict[int, MemberRecord]:
-    """Read the records of all members, once their processes have written them."""
-    records = {}
-    for member in members:
-        while member not in records:
-            with contextlib.suppress(FileNotFoundError, ValueError):  # a damaged file is about to be replaced
-                records[member] = _read_member(_member_path(folder, member))[0]
-                break
+    """Read the records of all members, once their processes have written, or replaced, their files."""
+    return {member: _wait_for(lambda m=member: _read_member(folder, m)[0]) for member in members}
+
+
+def _wait_for(read: Callable[[], Any]) -> Any:
+    """Return the content of a file as soon as another process has written it."""
+    while True:
+        try:
+            return read()
+        except (FileNotFoundError, ValueError):
             time.sleep(_SECONDS_BETWEEN_LOOKS)
-    return records
 
 
-def _read_member(path: Path) -> tuple[MemberRecord, dict[str, Any], dict[str, np.ndarray]]:
+def _read_member(folder: Path, member: int) -> tuple[MemberRecord, dict[str, Any], dict[str, np.ndarray]]:
+    """Return the record, the header of the encoder, and all arrays of a finished member."""
+    path = _member_path(folder, member)
     header, arrays = read_arrays(path)
     try:
         check_schema(header)
@@ -161,7 +154,7 @@ def _read_member(path: Path) -> tuple[MemberRecord, dict[str, Any], dict[str, np
 
 
 def save_checkpoint(folder: Path, member: int, content_hash: str, tree: Any) -> None:
-    """Write the state of one member; the checkpoint before stays as a second one.
+    """Write the state of one member; the checkpoint before stays beside it.
 
     Args:
       folder: The workdir.
@@ -169,59 +162,46 @@ def save_checkpoint(folder: Path, member: int, content_hash: str, tree: Any) -> 
       content_hash: SHA-256 of the data set that the member is trained on.
       tree: Pytree of NumPy arrays.
     """
-    leaves, names = jax.tree.leaves(tree), _leaf_names(tree)
-    header = {"schema": SCHEMA, "content_hash": content_hash, "leaves": names}
+    header = {"schema": SCHEMA, "content_hash": content_hash, "leaves": _leaf_names(tree)}
     newest, before = _checkpoint_paths(folder, member)
     if newest.exists():
         os.replace(newest, before)
-    write_arrays(newest, header, {f"{i:04d}": leaf for i, leaf in enumerate(leaves)})
+    write_arrays(newest, header, {f"{i:04d}": leaf for i, leaf in enumerate(jax.tree.leaves(tree))})
 
 
-def read_checkpoint(folder: Path, member: int, content_hash: str, template: Any) -> Any | None:
-    """Read the newest readable checkpoint of one member; None when there is no such checkpoint.
+def read_checkpoint(folder: Path, member: int, content_hash: str, like: Any) -> list[np.ndarray]:
+    """Read the newest readable checkpoint of one member.
 
     Args:
       folder: The workdir.
       member: Number of the member.
       content_hash: SHA-256 of the data set that the member is trained on.
-      template: Pytree with the shapes and types of the arrays.
+      like: Pytree with the shapes and types of the arrays.
+
+    Returns:
+      The leaves of the tree; none if there is no readable checkpoint.
     """
     for path in _checkpoint_paths(folder, member):
-        if not path.exists():
-            continue
         try:
             header, arrays = read_arrays(path)
             check_schema(header)
-            if header["leaves"] != _leaf_names(template):
-                raise ValueError("it holds other arrays than this sweep")
-            leaves = map(_checked_leaf, arrays.values(), jax.tree.leaves(template))
-            tree = jax.tree.unflatten(jax.tree.structure(template), leaves)
-        except (KeyError, OSError, ValueError) as error:
+            leaves = list(arrays.values())
+            expected = [(leaf.shape, leaf.dtype) for leaf in jax.tree.leaves(like)]
+            if header["leaves"] != _leaf_names(like) or [(a.shape, a.dtype) for a in leaves] != expected:
+                raise ValueError(f"{path} holds other arrays than those of this sweep.")
+        except FileNotFoundError:
+            continue
+        except (KeyError, ValueError) as error:
             warnings.warn(
                 f"checkpoint {path} cannot be used ({error}): falling back to the one before, or to the "
                 f"first epoch of member {member}.",
                 stacklevel=2,
             )
-            path.unlink(missing_ok=True)  # or it would replace the one before at the next checkpoint
+            path.unlink()  # or it would replace the one before at the next checkpoint
             continue
         check_content_hash(folder, member, header["content_hash"], content_hash)
-        return tree
-    return None
-
-
-def _checked_leaf(array: np.ndarray, like: jax.ShapeDtypeStruct) -> np.ndarray:
-    if array.shape != like.shape or array.dtype != like.dtype:
-        raise ValueError("it holds other arrays than this sweep")
-    return array
-
-
-def check_content_hash(folder: Path, member: int, before: str, now: str) -> None:
-    """Refuse a workdir in which a member was trained on other data."""
-    if before != now:
-        raise ValueError(
-            f"workdir {folder} belongs to another sweep (content_hash of member {member} was "
-            f"{_shorten(before)}, now {_shorten(now)}): give another workdir, or the old data."
-        )
+        return leaves
+    return []
 
 
 def remove_partial_files(folder: Path, members: Iterable[int]) -> None:
@@ -239,11 +219,12 @@ def write_results(folder: Path, run: SweepRun) -> None:
 
 def wait_for_results(folder: Path) -> None:
     """Wait until process 0 has written the results of all members."""
-    complete = False
-    while not complete:
-        with contextlib.suppress(OSError, ValueError):
-            complete = load_results(folder).complete
-        time.sleep(0 if complete else _SECONDS_BETWEEN_LOOKS)
+
+    def read() -> None:
+        if not load_results(folder).complete:
+            raise ValueError("the sweep is not complete")
+
+    _wait_for(read)
 
 
 def load_results(workdir: PathLike) -> SweepRun:
@@ -254,8 +235,15 @@ def load_results(workdir: PathLike) -> SweepRun:
 
     Returns:
       The content of `results.json`.
+
+    Example:
+      >>> import privjax, tempfile
+      >>> workdir = tempfile.mkdtemp()
+      >>> run = privjax.sweep("digits", privacy_weights=[1.0], num_epochs=1, workdir=workdir).run
+      >>> load_results(workdir) == run
+      True
     """
-    return _read_json(_as_folder(workdir) / "results.json", SweepRun.from_dict)
+    return _read_json(Path(workdir).expanduser() / "results.json", SweepRun.from_dict)
 
 
 def load_history(workdir: PathLike, member: SupportsIndex) -> History:
@@ -267,9 +255,15 @@ def load_history(workdir: PathLike, member: SupportsIndex) -> History:
 
     Returns:
       Losses and measures of each epoch, as NumPy arrays.
+
+    Example:
+      >>> import privjax, tempfile
+      >>> workdir = tempfile.mkdtemp()
+      >>> _ = privjax.sweep("digits", privacy_weights=[1.0], num_epochs=2, workdir=workdir)
+      >>> load_history(workdir, 0).losses.utility.shape
+      (2,)
     """
-    _, _, arrays = _load_member(workdir, member)
-    return _unflatten(arrays)
+    return _make_history(_load_member(workdir, member)[2])
 
 
 def load_encoder(workdir: PathLike, member: SupportsIndex, *, networks: Networks | None = None) -> Encoder:
@@ -279,22 +273,29 @@ def load_encoder(workdir: PathLike, member: SupportsIndex, *, networks: Networks
       workdir: Folder of the sweep.
       member: Number of the member, or a point of a curve.
       networks: The networks of the sweep, if they are your own.
+
+    Example:
+      >>> import privjax, tempfile
+      >>> workdir = tempfile.mkdtemp()
+      >>> _ = privjax.sweep("digits", privacy_weights=[1.0], num_epochs=1, workdir=workdir)
+      >>> load_encoder(workdir, 0).width
+      50
     """
     _, header, arrays = _load_member(workdir, member)
-    prefix = "encoder/"
-    arrays = {name.removeprefix(prefix): a for name, a in arrays.items() if name.startswith(prefix)}
-    return Encoder.from_arrays(header, arrays, networks=networks)
+    own = {name.removeprefix("encoder/"): a for name, a in arrays.items() if name.startswith("encoder/")}
+    return Encoder.from_arrays(header, own, networks=networks)
 
 
 def _load_member(workdir: PathLike, member: SupportsIndex):
-    folder, number = _as_folder(workdir), operator.index(member)
+    folder, number = Path(workdir).expanduser(), operator.index(member)
     _read_json(folder / "config.json", check_schema)
-    path = _member_path(folder, number)
-    if not path.exists():
-        finished = format_numbers(sorted(int(p.stem) for p in (folder / "members").glob("[0-9]*.npz")))
-        raise ValueError(f"{workdir} has no finished member {number}: the finished ones are {finished}.")
     try:
-        return _read_member(path)
+        return _read_member(folder, number)
+    except FileNotFoundError:
+        finished = format_numbers(sorted(int(p.stem) for p in (folder / "members").glob("[0-9]*.npz")))
+        raise ValueError(
+            f"{workdir} has no finished member {number}: the finished ones are {finished}."
+        ) from None
     except ValueError as error:
         raise ValueError(f"member {number} of {workdir} is damaged ({error}): repeat the sweep.") from None
 
@@ -304,17 +305,15 @@ def _read_json(path: Path, parse: Callable[[Any], Any]) -> Any:
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise FileNotFoundError(f"{path} is missing: is {path.parent} the workdir of a sweep?") from None
+        raise FileNotFoundError(
+            f"{path} is missing: give the workdir of a sweep, which all its processes reach."
+        ) from None
     except (ValueError, OSError) as error:
         raise ValueError(f"{path} cannot be read ({error}): restore it, or repeat the sweep.") from None
     try:
         return parse(value)
     except ValueError as error:
         raise ValueError(f"{path} cannot be read: {error}") from None
-
-
-def _as_folder(workdir: PathLike) -> Path:
-    return Path(workdir).expanduser()
 
 
 def _member_path(folder: Path, member: int) -> Path:
@@ -330,19 +329,19 @@ def _leaf_names(tree: Any) -> list[str]:
     return [jax.tree_util.keystr(path) for path, _ in jax.tree_util.tree_leaves_with_path(tree)]
 
 
-def _flatten(history: History) -> dict[str, np.ndarray]:
+def _name_arrays(history: History) -> dict[str, np.ndarray]:
     """Name the arrays of a history, for instance `history/losses/privacy`."""
     leaves = jax.tree_util.tree_leaves_with_path(history)
     return {f"history/{jax.tree_util.keystr(p, simple=True, separator='/')}": leaf for p, leaf in leaves}
 
 
-def _unflatten(arrays: Mapping[str, np.ndarray]) -> History:
+def _make_history(arrays: Mapping[str, np.ndarray]) -> History:
     tree: dict[str, Any] = {}
     for name, array in arrays.items():
-        root, *parents, last = name.split(
-            "/", 3
-        )  # at most, as a private variable may have a slash in its name
+        root, *parents, last = name.split("/", 3)  # the name of a private variable may hold a slash
         if root == "history":
-            node = functools.reduce(lambda node, parent: node.setdefault(parent, {}), parents, tree)
+            node = tree
+            for parent in parents:
+                node = node.setdefault(parent, {})
             node[last] = array
     return History(**{**tree, "losses": Losses(**tree["losses"]), "measures": Measures(**tree["measures"])})

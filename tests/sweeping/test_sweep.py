@@ -13,6 +13,7 @@ from small import NETWORKS, make_small, small_sweep
 
 import privjax
 from privjax import nn_networks
+from privjax.release import ReleaseMechanism
 from privjax.training import Schedule, make_objective
 
 
@@ -280,3 +281,16 @@ def test_data_of_a_wrong_type_are_refused():
 def test_an_unknown_member_is_refused(uninterrupted):
     with pytest.raises(ValueError, match="member must be 0 to 3, got 4"):
         uninterrupted.encoder(4)
+
+
+def test_a_release_mechanism_is_trained_with_and_kept():
+    def random_signs(z, key):
+        return z / 2 if key is None else z * jax.random.rademacher(key, z.shape, z.dtype)
+
+    mechanism = ReleaseMechanism("signs", random_signs, stochastic=True)
+    result = small_sweep(release=mechanism, seeds=[0], num_epochs=1)
+    encoder = result.encoder(1)
+    assert encoder.release is mechanism
+    assert (encoder(make_small().x, key=jax.random.key(0)) < 0).any()
+    assert result.run.config.release == {"name": "signs"}
+    assert result.members[1].utility.test is not None
