@@ -1,5 +1,5 @@
-"""The one error of this package."""
+"""Error of the data sets."""
 
 
 class DataError(ValueError):
-    """Data that cannot be trusted or found; the message names the file, and the line."""
+    """Data that is missing, damaged or unsuitable; the message names the file and the place."""

@@ -24,6 +24,7 @@ from privjax.extras import need
 
 _ALL = 1 << 40  # rows in the block that holds a whole table
 _MOST_CELLS = 1 << 19  # in a block of `open_rows`
+_MOST_UNPACKED = 1 << 30  # bytes of a compressed array, unless it unpacks to less than 100 times its size
 
 Read = Callable[[Sequence[str], int | None], Iterator[Sequence[Any]]]
 
@@ -61,8 +62,8 @@ class Source(NamedTuple):
         *,
         kinds: Mapping[str, str],
         padded_names: Sequence[str] = (),
-    ) -> Iterator[tuple[int, dict[str, Cells]]]:
-        """Yield the number of the first row and the cells of each block.
+    ) -> Iterator[tuple[Place, dict[str, Cells]]]:
+        """Yield the cells of each block, and a function that names its rows in errors.
 
         Args:
           names: Columns to read.
@@ -72,15 +73,18 @@ class Source(NamedTuple):
         """
         start = 0
         for arrays in self.read(names, block_rows):
+
+            def place(row: int, start: int = start) -> str:
+                return self.place(start + row)
+
             cells = {}
             for name, values in zip(names, arrays, strict=True):
-                place = lambda row, start=start: self.place(start + row)  # noqa: E731
-                cells[name] = (
-                    parse_cells(values, name, kinds.get(name), place, padded_names=name in padded_names)
-                    if self.kind == "text"
-                    else typed_cells(values, name)
-                )
-            yield start, cells
+                if self.kind == "text":
+                    padded = name in padded_names
+                    cells[name] = parse_cells(values, name, kinds.get(name), place, padded_names=padded)
+                else:
+                    cells[name] = typed_cells(values, name)
+            yield place, cells
             start += len(arrays[0])
 
 
@@ -177,6 +181,36 @@ def _coded_in(schema: Any) -> frozenset[str]:
 
 def _csv_source(path: Path, delimiter: str | None) -> Source:
     pa, arrow_csv = need("pyarrow"), need("pyarrow.csv")
+    names, mark, length = _csv_header(path, delimiter)
+    parsing = arrow_csv.ParseOptions(delimiter=mark, newlines_in_values=True)
+    text = dict.fromkeys(names, pa.large_string())
+
+    def read(wanted: Sequence[str], block_rows: int | None) -> Iterator[Sequence[Any]]:
+        # pyarrow reads dozens of blocks ahead. With one thread, its errors name the row.
+        size = max(1 << 17 if block_rows else 1 << 22, 16 * length)
+        reading = arrow_csv.ReadOptions(
+            column_names=names, skip_rows_after_names=1, block_size=size, use_threads=False
+        )
+        converting = arrow_csv.ConvertOptions(column_types=text, include_columns=list(wanted))
+        try:
+            with arrow_csv.open_csv(str(path), reading, parsing, converting) as reader:
+                yield from _rechunk(reader, block_rows or _ALL)
+        except (OSError, pa.ArrowException) as error:
+            raise _csv_fault(path, mark, str(error)) from error
+
+    def count(_: str) -> int:
+        with _binary(path) as file:
+            parts = iter(lambda: file.read(1 << 14), b"")
+            return max(sum(part.count(b"\n") for part in parts) - 1, 0)
+
+    def place(row: int) -> str:
+        return f"{path}, line {_line_of(path, mark, row + 1)}"
+
+    return Source(str(path), (names,), read, count, place, kind="text")
+
+
+def _csv_header(path: Path, delimiter: str | None) -> tuple[tuple[str, ...], str, int]:
+    """Return the names of the columns, the delimiter, and the length of the first line."""
     try:
         with _text(path) as file:
             first = file.readline()
@@ -192,47 +226,22 @@ def _csv_source(path: Path, delimiter: str | None) -> Source:
         raise DataError(f"{path}, line 1: not UTF-8 text.")
     if not any(header):
         raise DataError(f"{path}, line 1: the names of the columns are missing.")
-    names = _check_names(str(path), [name.strip() for name in header])
-    parsing = arrow_csv.ParseOptions(delimiter=mark, newlines_in_values=True)
-    text = dict.fromkeys(names, pa.large_string())
-
-    def read(wanted: Sequence[str], block_rows: int | None) -> Iterator[Sequence[Any]]:
-        # pyarrow reads dozens of blocks ahead. With one thread, its errors name the row.
-        size = max(1 << 17 if block_rows else 1 << 22, 16 * len(first))
-        reading = arrow_csv.ReadOptions(
-            column_names=names, skip_rows_after_names=1, block_size=size, use_threads=False
-        )
-        converting = arrow_csv.ConvertOptions(column_types=text, include_columns=list(wanted))
-        if is_empty:
-            return
-        try:
-            with arrow_csv.open_csv(str(path), reading, parsing, converting) as reader:
-                yield from _rechunk(reader, block_rows or _ALL)
-        except (OSError, EOFError, zlib.error, pa.ArrowException) as error:
-            raise _csv_fault(path, mark, str(error)) from error
-
-    def count(_: str) -> int:
-        with _binary(path) as file:
-            parts = iter(lambda: file.read(1 << 14), b"")
-            return max(sum(part.count(b"\n") for part in parts) - 1, 0)
-
-    def place(row: int) -> str:
-        return f"{path}, line {_line_of(path, mark, row + 1)}"
-
-    return Source(str(path), (names,), read, count, place, kind="text")
+    if is_empty and first[-1] not in "\r\n":  # which pyarrow takes for an incomplete row
+        raise DataError(f"{path} has no rows.")
+    return _check_names(str(path), [name.strip() for name in header]), mark, len(first)
 
 
 def _rechunk(batches: Iterable[Any], rows: int) -> Iterator[Sequence[Any]]:
     """Yield the columns of record batches in blocks of so many rows."""
-    pa = need("pyarrow")
-    table = None
-    for batch in itertools.chain(batches, [None]):
-        if batch is not None:
-            fresh = pa.Table.from_batches([batch])
-            table = fresh if table is None else pa.concat_tables([table, fresh])
-        while table is not None and table.num_rows >= (rows if batch is not None else 1):
+    pa, pending = need("pyarrow"), []
+    for batch in batches:
+        pending.append(batch)
+        while sum(part.num_rows for part in pending) >= rows:
+            table = pa.Table.from_batches(pending)
             yield [column.combine_chunks() for column in table.slice(0, rows).columns]
-            table = table.slice(rows)
+            pending = table.slice(rows).to_batches()
+    if pending:
+        yield [column.combine_chunks() for column in pa.Table.from_batches(pending).columns]
 
 
 def _binary(path: Path) -> Any:
@@ -316,13 +325,19 @@ def _array_files(path: Path) -> dict[str, tuple[int, Any]]:
         return {file.stem: (file.stat().st_size, functools.partial(file.open, "rb")) for file in files}
     try:
         with zipfile.ZipFile(path) as archive:
-            entries = {info.filename: info.file_size for info in archive.infolist()}
+            entries = [info for info in archive.infolist() if info.filename.endswith(".npy")]
     except Exception as error:  # zipfile raises errors of half a dozen kinds
         raise _corrupt(str(path), error) from error
+    for info in entries:
+        if info.file_size > max(_MOST_UNPACKED, 100 * info.compress_size):
+            size = f"{info.file_size} bytes from {info.compress_size}"
+            raise DataError(f"{path}: {info.filename} unpacks to {size}: save it without compression.")
     return {
-        name.removesuffix(".npy"): (size, functools.partial(_unpacked, path, name))
-        for name, size in entries.items()
-        if name.endswith(".npy")
+        info.filename.removesuffix(".npy"): (
+            info.file_size,
+            functools.partial(_unpacked, path, info.filename),
+        )
+        for info in entries
     }
 
 
@@ -363,12 +378,8 @@ def _array_blocks(label: str, array: _Array, block_rows: int) -> Iterator[np.nda
             file.read(array.start)
             for start in range(0, array.shape[0], block_rows):
                 count = min(block_rows, array.shape[0] - start) * array.width
-                data = file.read(count * array.dtype.itemsize)
-                yield (
-                    np.frombuffer(data, array.dtype, count)
-                    .astype(native, copy=False)
-                    .reshape(-1, array.width)
-                )
+                values = np.frombuffer(file.read(count * array.dtype.itemsize), array.dtype, count)
+                yield values.astype(native, copy=False).reshape(-1, array.width)
     except Exception as error:  # of NumPy, zipfile, zlib or the system
         raise _corrupt(label, error) from error
 
@@ -439,11 +450,9 @@ def _choose(source: Source, width: int, asked: Sequence[Column], *, by_name: boo
 
 def _encoded(source: Source, columns: Sequence[Column], block_rows: int) -> Iterator[np.ndarray]:
     kinds = {column.name: column.kind for column in columns}
-    for start, cells in source.blocks(list(kinds), block_rows, kinds=kinds):
-        place = lambda row, start=start: source.place(start + row)  # noqa: E731
+    for place, cells in source.blocks(list(kinds), block_rows, kinds=kinds):
         for column in columns:
-            missing = cells[column.name].null_count if column.fill is None else 0
-            if missing:
+            if column.fill is None and cells[column.name].null_count:
                 row = place(int(np.argmax(np.asarray(cells[column.name].is_null()))))
                 raise DataError(
                     f"{row}: column {column.name!r} is missing, as it never was in training: fill it in."

@@ -135,7 +135,10 @@ def read_table(
     labels = (utility, *privates)
     kinds = {name: "category" for name in table.coded} | kinds
     cells, rows, dropped = _read(table, labels, chosen, kinds, missing)
-    place = lambda row: table.place(int(rows[row]))  # noqa: E731
+
+    def place(row: int) -> str:
+        return table.place(int(rows[row]))
+
     if not allow_private_features:
         _refuse_copies(table.label, cells, chosen, privates)
     columns = {
@@ -235,9 +238,9 @@ def _choose(
                 raise DataError(f"{argument}: {table.label} has no column {name!r}.")
     among = [name for name in chosen if name == utility or name in privates and not allow_private_features]
     if among:
-        what = "utility" if among[0] == utility else "private"
-        remedy = "" if what == "utility" else ", or pass allow_private_features=True"
-        raise DataError(f"features: the {what} column {among[0]!r} is among them: leave it out{remedy}.")
+        role = "utility" if among[0] == utility else "private"
+        remedy = ", or pass allow_private_features=True" if role == "private" else ""
+        raise DataError(f"features: the {role} column {among[0]!r} is among them: leave it out{remedy}.")
     if not chosen:
         raise DataError(f"features: {table.label} has no other column: name at least one.")
     return chosen
