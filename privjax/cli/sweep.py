@@ -159,7 +159,9 @@ def _loader(data: str, own: dict[str, Any], validation: float) -> Callable[[int]
         for name in ("utility", "private"):
             if name not in own:
                 raise typer.BadParameter(f"name a column of {data}.", param_hint=f"--{name}")
-        return functools.partial(datasets.read_table(data, **own).split, **rules)
+        options = {name: value for name, value in own.items() if name != "test"}
+        rules |= {"test": own["test"]} if "test" in own else {}
+        return functools.partial(datasets.read_table(data, **options).split, **rules)
     for name in own:
         if name != "private":
             option = f"--{name.removeprefix('allow_').replace('_', '-')}"

@@ -248,20 +248,6 @@ class Dataset:
     validation = property(lambda self: self.part("validation"), doc="Validation rows.")
     test = property(lambda self: self.part("test"), doc="Test rows.")
 
-    @property
-    def scaler(self) -> Any:
-        """Identity, until scaling is learnt by the encoder."""
-        d = self.x.shape[-1]
-        return _Unscaled("none", np.zeros(d, np.float32), np.ones(d, np.float32))
-
-    @property
-    def provenance(self) -> dict[str, Any]:
-        """Origin as a dict, until all rooms read `origin`."""
-        spec = None if self.origin.load_spec is None else self.origin.load_spec.to_dict()
-        columns = None if self.columns is None else [column.to_dict() for column in self.columns]
-        found = {**vars(self.origin), "origin": self.origin.source, "again": spec}
-        return found if columns is None else {**found, "columns": columns}
-
     @functools.cached_property
     def content_hash(self) -> str:
         """SHA-256 of all arrays, names and the split; equal hashes mean equal data."""
@@ -384,35 +370,3 @@ def _check_labels(argument: str, labels: np.ndarray, names: Sequence[str], rows:
         row = int(np.argmin(valid.reshape(rows, -1).all(axis=1)))
         outside = f"{labels[row]}, none of the {len(names)} classes," if names else "not finite"
         raise DataError(f"{argument} is {outside} in row {row}.")
-
-
-# Until the rooms that call these have moved to `Dataset.from_arrays`, `origin` and the encoder's scaling.
-class _Unscaled(NamedTuple):
-    method: str
-    shift: np.ndarray
-    spread: np.ndarray
-
-    def invert(self, x: np.ndarray) -> np.ndarray:
-        return x
-
-
-def assemble(x, y, s, split, *, y_names, s_names, feature_names, provenance, scale="", in_place=False):
-    """Make a data set as `Dataset.from_arrays` does, with a provenance dict; x is not scaled."""
-    data = Dataset.from_arrays(
-        x, y, s, split=split, y_names=y_names, s_names=s_names, feature_names=feature_names
-    )
-    given = {"source" if key == "origin" else key: value for key, value in provenance.items()}
-    fields = {f.name for f in dataclasses.fields(Origin)}
-    files = tuple(
-        SourceFile(f["name"], f.get("sha256") or f.get("listing"), f.get("bytes"))
-        for f in given.get("files", ())
-    )
-    known: dict[str, Any] = {key: value for key, value in given.items() if key in fields}
-    known["files"] = files
-    columns = tuple(map(Column.from_dict, given["columns"])) if "columns" in given else None
-    if isinstance(known.get("private"), (str, list)):
-        private = known["private"]
-        known["private"] = (private,) if isinstance(private, str) else tuple(private)
-    if given.get("again"):
-        known["load_spec"] = LoadSpec.from_dict(given["again"])
-    return dataclasses.replace(data, origin=Origin(**known), columns=columns)

@@ -111,7 +111,7 @@ def test_any_kind_of_file_is_swept(rows, asked, file):
     np.testing.assert_array_equal(found.y, expected.y)
     np.testing.assert_array_equal(found.split.test, expected.split.test)
     assert found.s_names == ("a", "b", "c")
-    again = datasets.load_again(found.provenance["again"])
+    again = datasets.reload(found.origin.load_spec)
     assert again.content_hash == found.content_hash != load(3).content_hash
 
 
@@ -137,7 +137,7 @@ def test_the_options_of_a_table_arrive(rows, asked):
     data = load(0)
     assert data.feature_names == ("height", "weight, kg")
     assert [len(part) for part in data.split] == [30, 0, 30]
-    assert data.scaler.method == "none"
+    assert settings["scaling"] == "none"
     assert settings["privacy_weights"] == [0.0, 0.5]
     assert (settings["num_epochs"], settings["batch_size"], settings["progress"]) == (9, 8, "off")
     networks = dict(settings["networks"].settings)
