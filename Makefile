@@ -1,32 +1,36 @@
-# Two commands do everything: `make demo` and `make test`. Each makes .venv and installs into it first.
+# `make demo` and `make test` set up .venv themselves. `make check` is the fast gate, `make test` the whole suite.
 PYTHON ?= python3
 BIN := .venv/bin
 WORKERS ?= 2
-PYTEST := PRIVJAX_SMALL=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --nbmake --nbmake-timeout=900
-# Most of the suite's time is XLA compiling, at full effort several times as long: that is for what rounds.
-AS_COMPILED := tests/test_kernels.py \
-	tests/losses tests/numerics
+PYTEST := PRIVJAX_SMALL=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
+# Tests of rounding compile as users do. All others skip the slowest passes of XLA, which dominate the suite's time.
+AS_USERS_COMPILE := tests/losses tests/numerics tests/test_kernels.py
 QUICK := XLA_FLAGS="$(XLA_FLAGS) --xla_cpu_use_fusion_emitters=false" JAX_DISABLE_MOST_OPTIMIZATIONS=1
 
-.PHONY: demo test lint bench figures clean
+.PHONY: demo test check lint types bench figures clean
 
 demo: .venv/.demo
 	$(BIN)/python experiments/demo.py
 
+check: lint types
+	$(QUICK) $(PYTEST) -m "not slow" tests
+
 test: .venv/.dev
-	$(PYTEST) $(AS_COMPILED)
-	$(QUICK) $(PYTEST) $(addprefix --ignore=,$(AS_COMPILED))
+	$(PYTEST) $(AS_USERS_COMPILE)
+	$(QUICK) $(PYTEST) --nbmake --nbmake-timeout=900 $(addprefix --ignore=,$(AS_USERS_COMPILE))
 
 lint: .venv/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+
+types: .venv/.dev
 	$(BIN)/pyright
 
-# Timings need a quiet machine; torch is installed for comparison only.
+# Timings need a quiet machine. torch is installed for comparison only.
 bench: .venv/.bench
 	$(BIN)/python experiments/bench/objectives.py
 
-# Every picture and table again from the committed results.
+# Draw every picture and table from the committed results.
 figures: .venv/.dev
 	$(BIN)/python experiments/figures.py
 

@@ -1,4 +1,4 @@
-"""The `privjax` command: thin, every sub-command calls public functions."""
+"""The `privjax` command. Every sub-command calls public functions."""
 
 import os
 import signal
@@ -6,16 +6,16 @@ import sys
 
 
 def main() -> None:
-    """Entry point; says which extra is missing rather than showing a traceback."""
+    """Run the command and exit with its code."""
     try:
-        from privjax.cli.app import app
-        from privjax.cli.running import STOPPED, terminate
+        from privjax.cli.commands import app
+        from privjax.cli.shared import STOPPED, terminate
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in ("typer", "rich"):
             raise
         sys.exit("The privjax command needs its extra: pip install 'privjax[cli]'")
     for name in ("stdout", "stderr"):
-        if getattr(sys, name) is None:  # closed by the caller
+        if getattr(sys, name) is None:  # the caller closed it
             setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115
     sys.stdout.reconfigure(errors="replace")  # pyright: ignore[reportAttributeAccessIssue]
     signal.signal(signal.SIGTERM, terminate)
@@ -26,11 +26,11 @@ def main() -> None:
         code = end.code
     try:
         sys.stdout.flush()
-    except OSError as error:  # whoever read it has gone, or there is no room for it
+    except OSError as error:  # the reader closed the pipe, or the disk is full
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if not isinstance(error, BrokenPipeError):
             print(f"privjax: {error}", file=sys.stderr)
         code = code or 1
     if code in STOPPED:
-        os._exit(code)  # threads that still train would keep it waiting
+        os._exit(code)  # do not wait for training threads
     sys.exit(code)
