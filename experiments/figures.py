@@ -47,7 +47,16 @@ MARKERS = "osD^vPX*<>hpd8H"
 HEADLINES = {"har": "HAR", "hapt": "HAPT frames", "yaleb": "YaleB", "cmu_faces": "CMU faces"}
 TICKS = (0.01, 0.02, 0.03, 0.04, 0.06, 0.08, 0.1, 0.15, 0.2, 0.3, 0.4, 0.6, 0.8, 1.0)
 DEPTH = 0.2  # of the utility that is drawn: a collapsed run would flatten all others
-BEGIN, END = "<!-- made by make figures -->", "<!-- end -->"
+BEGIN, END = "<!-- written by make figures -->", "<!-- end -->"
+# The picture of the project's README: method, label, where the label goes, colour.
+OVERVIEW = (
+    ("full-dimensional", "x, the raw features", (0, 9), "center", "#444444"),
+    ("linear erasure", "linear erasure", (0, -16), "center", "#CC79A7"),
+    ("PCA", "principal components", (0, -16), "center", "#CC79A7"),
+    ("DUCA", "DUCA", (-8, -12), "right", "#CC79A7"),
+    ("NN-MMD", "z, the paper's linear encoder", (14, -14), "left", "#0072B2"),
+    ("NN-MMD, two layers, scale-free", "z, two layers and a scale-free kernel", (10, -2), "left", "#D55E00"),
+)
 
 
 def main() -> None:
@@ -65,7 +74,8 @@ def main() -> None:
     parts = [title, claims.table(results), *map(table, results.values())]
     (folder / "README.md").write_text("\n\n".join(parts) + "\n", encoding="utf-8")
     if folder == HERE / "results":
-        readme = HERE.parent / "README.md"
+        draw_overview(results["har"], folder / "har_overview.png")
+        readme = HERE / "README.md"
         before, _, rest = readme.read_text(encoding="utf-8").partition(BEGIN)
         after = rest.partition(END)[2]
         readme.write_text(f"{before}{BEGIN}\n{headline(results)}\n{END}{after}", encoding="utf-8")
@@ -164,6 +174,35 @@ def draw(content: dict, path: pathlib.Path, panels: Sequence[str]) -> None:
         axis.set_xticks([], minor=True)
     axis.set_ylabel("utility (test accuracy)" if majority else "utility (R²)")
     figure.suptitle(f"{content['title']} ({_splits(rows)})")
+    figure.savefig(path, dpi=130, metadata={"Software": None})
+    plt.close(figure)
+
+
+def draw_overview(content: dict, path: pathlib.Path) -> None:
+    """Draw the README's picture: a few methods, with labels beside the points instead of a legend."""
+    rows = [row for row in summary(content) if None not in _place(row) and row["utility"] > 0.9]
+    most = max(row["splits"] for row in rows)
+    figure, axis = plt.subplots(figsize=(8, 4), layout="constrained")
+    for method, label, offset, side, colour in OVERVIEW:
+        points = [row for row in rows if row["method"] == method and row["splits"] == most]
+        points.sort(key=lambda row: row["strongest"])
+        x, y = ([row[name] for row in points] for name in ("strongest", "utility"))
+        axis.plot(x, y, "o-", color=colour, markersize=6, linewidth=1.5)
+        at = -1 if "two layers" in method else len(points) // 2
+        axis.annotate(
+            label, (x[at], y[at]), xytext=offset, textcoords="offset points", ha=side, color=colour, fontsize=9
+        )
+    majority = max(row["majority"] for row in rows)
+    axis.axvline(majority, color="0.5", linestyle=":", linewidth=1)
+    axis.annotate("largest user", (majority, 0.951), rotation=90, xytext=(-11, 0), textcoords="offset points",
+                  color="0.4", fontsize=8)  # fmt: skip
+    axis.set_xlabel("user, named by the strongest of nine attackers (accuracy): lower is more private")
+    axis.set_ylabel("activity (accuracy)")
+    axis.set_xlim(0, 1)
+    axis.set_ylim(0.95, 1.0)
+    axis.spines[["top", "right"]].set_visible(False)
+    axis.grid(alpha=0.25)
+    axis.set_title(f"{content['title']}, mean of {most} splits", fontsize=10)
     figure.savefig(path, dpi=130, metadata={"Software": None})
     plt.close(figure)
 
