@@ -1,10 +1,11 @@
-"""The command: what it takes, says and ends with; mostly in this process, as starting one takes seconds."""
+"""The command: its options, messages and exit codes. Most tests run in this process, because starting one takes seconds."""
 
 import builtins
 import errno
 import json
 import subprocess
 import sys
+import types
 
 import numpy as np
 import pytest
@@ -12,14 +13,14 @@ from typer.testing import CliRunner
 
 import privjax
 from privjax import cli, datasets
-from privjax.cli import parsing, running
-from privjax.cli.app import app
+from privjax.cli import shared
+from privjax.cli.commands import app
 
 COMMANDS = ("demo", "datasets", "sweep", "audit", "report", "export", "apply")
 
 
 def run(*arguments, code=0):
-    """The result of a command that ends with this code; an error is one line without a traceback."""
+    """Run a command that must end with this code; an error must be one line without a traceback."""
     done = CliRunner().invoke(app, [str(argument) for argument in arguments], prog_name="privjax")
     assert done.exit_code == code, (done.output, done.exception)
     if code == 1:
@@ -56,12 +57,12 @@ def rows(tmp_path):
 
 @pytest.fixture
 def asked(monkeypatch):
-    """What `privjax.sweep` was called with, instead of training."""
+    """Record the calls of `privjax.sweep` instead of training."""
     calls = []
 
     def sweep(data, **settings):
         calls.append((data, settings))
-        return privjax.SweepResult({"members": []}, settings["workdir"], {}, settings.get("networks"))
+        return types.SimpleNamespace(members=())
 
     monkeypatch.setattr(privjax, "sweep", sweep)
     return calls
@@ -76,18 +77,18 @@ def test_help_has_an_example_and_the_exit_codes(command):
     assert "--json" in text
 
 
-def test_the_command_lists_its_parts_and_its_version():
+def test_the_command_lists_its_sub_commands_and_version():
     assert all(command in run("--help").stdout for command in COMMANDS)
     assert run("--version").stdout == f"privjax {privjax.__version__}\n"
 
 
-def test_datasets_as_json_is_what_describe_says(tmp_path):
+def test_datasets_as_json_equals_describe(tmp_path):
     listed = {
         row["name"]: row for row in json.loads(run("datasets", "--json", "--data-dir", tmp_path).stdout)
     }
     assert tuple(listed) == datasets.names()
     assert listed["digits"]["prepared"]
-    assert not listed["har"]["prepared"]  # nothing lies in an empty folder
+    assert not listed["har"]["prepared"]  # the folder is empty
     assert listed["har"]["how"]
 
 
@@ -98,7 +99,7 @@ def test_datasets_in_words_name_every_set(tmp_path):
 
 
 @pytest.mark.parametrize("file", ["rows.csv", "rows.parquet", "rows.npz", "folder"])
-def test_any_kind_of_file_is_swept(rows, asked, file):
+def test_every_kind_of_file_can_be_swept(rows, asked, file):
     """Every kind gives the rows of the CSV, by seed."""
     names = ("--utility", "activity", "--private", "user")
     run("sweep", "--data", rows / file, *names, "--out", rows / "run", "--seeds", 2, "--seed", 3)
@@ -111,11 +112,11 @@ def test_any_kind_of_file_is_swept(rows, asked, file):
     np.testing.assert_array_equal(found.y, expected.y)
     np.testing.assert_array_equal(found.split.test, expected.split.test)
     assert found.s_names == ("a", "b", "c")
-    again = datasets.reload(found.origin.load_spec)
-    assert again.content_hash == found.content_hash != load(3).content_hash
+    assert found.content_hash != load(3).content_hash
+    assert datasets.reload(found.origin.load_spec).content_hash == found.content_hash
 
 
-def test_the_options_of_a_table_arrive(rows, asked):
+def test_options_of_a_table_reach_the_sweep(rows, asked):
     run(
         *("sweep", "--data", rows / "rows.csv", "--utility", "activity", "--private", "user"),
         *("--features", 'height,"weight, kg"', "--kinds", "user=category", "--missing", "drop"),
@@ -166,8 +167,8 @@ def test_a_data_set_with_a_choice_of_private_variable(asked, tmp_path):
     assert asked[0][0](0).s_names == ("sex 1", "sex 2")
 
 
-@pytest.mark.parametrize("objective", ["mmd", "rff_mmd", "kdi", "wdn", "lsdn"])
-def test_every_objective_has_weights_from_none_upwards(asked, tmp_path, objective):
+@pytest.mark.parametrize("objective", privjax.objectives.OBJECTIVES)
+def test_every_objective_has_default_weights_from_zero_upwards(asked, tmp_path, objective):
     run("sweep", "--data", "digits", "--objective", objective, "--out", tmp_path / "run")
     weights = asked[0][1]["privacy_weights"]
     assert weights[0] == 0.0
@@ -176,9 +177,9 @@ def test_every_objective_has_weights_from_none_upwards(asked, tmp_path, objectiv
 
 
 def test_weights_as_a_list_and_as_a_range():
-    assert parsing.parse_weights("0, 0.5,2^4,1e-3") == [0.0, 0.5, 16.0, 0.001]
-    assert parsing.parse_weights("2^-4:2^4:9") == [2.0**k for k in range(-4, 5)]
-    assert parsing.parse_numbers("0,3,5-7", "--points") == [0, 3, 5, 6, 7]
+    assert shared.parse_weights("0, 0.5,2^4,1e-3") == [0.0, 0.5, 16.0, 0.001]
+    assert shared.parse_weights("2^-4:2^4:9") == [2.0**k for k in range(-4, 5)]
+    assert shared.parse_numbers("0,3,5-7", "--members") == [0, 3, 5, 6, 7]
 
 
 SWEEP = ("sweep", "--data", "digits", "--out", "run")
@@ -197,8 +198,8 @@ WRONG = [
     (*SWEEP, "--network", "scnn", "--image", "8x8"),
     (*SWEEP, "--network", "scnn", "--image", "9x8x1"),
     (*SWEEP, "--network", "cnn", "--width", "5"),
-    ("audit", "run", "--points", "1-x"),
-    ("audit", "run", "--points", "2-1"),
+    ("audit", "run", "--members", "1-x"),
+    ("audit", "run", "--members", "2-1"),
     (*SWEEP, "--weights", "4:1:0"),
     (*SWEEP, "--weights", "4:1:1"),
     ("audit", "run", "--jobs", "0"),
@@ -228,20 +229,20 @@ def test_columns_must_be_named(rows, asked):
     )
 
 
-def bad_table(folder, what):
+def bad_table(folder, defect):
     text = {
         "missing": "a,y,s\n1,p,u\n,q,v\n3,p,u\n4,q,v\n",
         "copy": "a,y,s\n1,p,1\n2,q,2\n1,p,1\n2,q,2\n",
         "ragged": "a,y,s\n1,p\n",
         "empty": "",
         "word": "a,y,s\n1,p,u\n2,q,v\nx,p,u\n4,q,v\n",
-    }[what]
+    }[defect]
     (folder / "bad.csv").write_text(text)
     return folder / "bad.csv"
 
 
 @pytest.mark.parametrize(
-    ("what", "says"),
+    ("defect", "says"),
     [
         ("missing", "--missing drop or --missing impute"),
         ("copy", "--private-features"),
@@ -250,8 +251,8 @@ def bad_table(folder, what):
         ("empty", "line 1"),
     ],
 )
-def test_bad_data_are_one_sentence_in_the_words_of_the_command(tmp_path, what, says):
-    table = bad_table(tmp_path, what)
+def test_errors_in_the_data_name_options_of_the_command(tmp_path, defect, says):
+    table = bad_table(tmp_path, defect)
     done = run(
         "sweep", "--data", table, "--utility", "y", "--private", "s", "--out", tmp_path / "run", code=1
     )
@@ -259,7 +260,7 @@ def test_bad_data_are_one_sentence_in_the_words_of_the_command(tmp_path, what, s
     assert not (tmp_path / "run").exists()
 
 
-def test_what_is_not_there_is_named(tmp_path):
+def test_missing_files_are_named(tmp_path):
     out = ("--out", tmp_path / "run")
     assert "peopel.csv" in run("sweep", "--data", tmp_path / "peopel.csv", *out, code=1).stderr
     nowhere = tmp_path / "nowhere"
@@ -283,13 +284,13 @@ ERRORS = [
     (MemoryError("4 GB"), 1, "out of memory (4 GB)"),
     (RuntimeError("another process is at work on run: wait."), 1, "another process is at work on run: wait."),
     (KeyError("epochs"), 70, "unexpected KeyError ('epochs')"),
-    (running.Terminated(), 143, "stopped."),
+    (shared.Terminated(), 143, "stopped."),
     (KeyboardInterrupt(), 130, "stopped."),
 ]
 
 
 @pytest.mark.parametrize(("error", "code", "says"), ERRORS, ids=lambda value: type(value).__name__)
-def test_every_error_has_its_code_and_its_sentence(monkeypatch, error, code, says):
+def test_every_error_has_a_code_and_one_sentence(monkeypatch, error, code, says):
     def describe(**_):
         raise error
 
@@ -312,15 +313,15 @@ def test_every_error_has_its_code_and_its_sentence(monkeypatch, error, code, say
         ("cli/__main__.py", False, "python -m privjax.cli"),
     ],
 )
-def test_the_command_to_go_on_with_is_as_it_was_typed(monkeypatch, tmp_path, program, on_path, typed):
+def test_the_command_that_resumes_is_the_typed_one(monkeypatch, tmp_path, program, on_path, typed):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "privjax").touch(mode=0o755)
     monkeypatch.setenv("PATH", str(tmp_path / "bin") if on_path else str(tmp_path))
     monkeypatch.setattr(sys, "argv", [program, "sweep", "--data", "my people.csv"])
-    with pytest.raises(running.Terminated) as stop, running.resumable():
-        raise running.Terminated
-    assert str(stop.value).endswith(f"To go on, run: {typed} sweep --data 'my people.csv'")
+    with pytest.raises(shared.Terminated) as stop, shared.resumable():
+        raise shared.Terminated
+    assert str(stop.value).endswith(f"To resume, run: {typed} sweep --data 'my people.csv'")
 
 
 def test_a_missing_extra_is_named(monkeypatch):
@@ -338,8 +339,8 @@ def test_a_missing_extra_is_named(monkeypatch):
         cli.main()
 
 
-def test_a_reader_that_goes_away_is_no_error_to_speak_of():
-    """As `privjax datasets | head -1`: nothing on stderr, though nobody reads."""
+def test_a_closed_pipe_prints_no_error():
+    """As in `privjax datasets | head -1`."""
     process = subprocess.Popen(
         [sys.executable, "-m", "privjax.cli", "datasets"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
@@ -351,7 +352,7 @@ def test_a_reader_that_goes_away_is_no_error_to_speak_of():
     assert process.wait() == 1
 
 
-def test_sigterm_has_a_code_of_its_own():
+def test_sigterm_ends_with_code_143():
     code = """
 import os, signal, sys
 from privjax import cli, datasets
@@ -363,8 +364,8 @@ cli.main()
     assert (done.returncode, done.stdout, done.stderr) == (143, "", "privjax: stopped.\n")
 
 
-def test_a_traceback_where_it_is_asked_for(tmp_path):
-    """And nowhere else: `run` looks at every error of this file."""
+def test_debug_shows_the_traceback(tmp_path):
+    """`run` checks that all other errors of this file show none."""
     command = [sys.executable, "-m", "privjax.cli", "--debug", "audit", str(tmp_path / "nowhere")]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 1

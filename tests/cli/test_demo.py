@@ -1,4 +1,4 @@
-"""What `make demo` shows: utility stays, the attack falls, and without the privacy term it does not."""
+"""`make demo`: the utility stays and the attack falls; without the privacy term it does not."""
 
 import json
 import re
@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from privjax.cli import app, demo
+import privjax
+from privjax.cli import commands, demo
 
-DEMO = Path(__file__).parents[1] / "experiments" / "demo.py"
+DEMO = Path(__file__).parents[2] / "experiments" / "demo.py"
 
 
 def test_the_demo_shows_a_trade_off():
@@ -24,14 +25,14 @@ def test_the_demo_shows_a_trade_off():
     }
     assert len(rows) == 5, done.stdout
     parity, digit = rows[0.0]
-    assert digit > 0.7  # without privacy the digit is there to be found
+    assert digit > 0.7  # without privacy the digit is easy to find
     assert any(p > parity - 0.05 and d < (digit + 0.2) / 2 for p, d in rows.values())
 
 
 @pytest.mark.parametrize("kept", [False, True])
-def test_the_command_gives_what_the_demo_gives(monkeypatch, tmp_path, kept):
-    """The same function, its lines or its rows; a report where the sweep is kept."""
-    rows = [{"privacy_weight": 0.0, "utility": 0.9, "leakage": 0.8, "p_value": 0.002}]
+def test_the_command_prints_the_lines_or_the_rows_of_the_demo(monkeypatch, tmp_path, kept):
+    """With a folder it writes a report as well."""
+    rows = [demo.DemoRow(0.0, 0.9, 0.8, 0.002)]
     calls = []
 
     def run(*, say, **settings):
@@ -40,12 +41,13 @@ def test_the_command_gives_what_the_demo_gives(monkeypatch, tmp_path, kept):
         return rows
 
     monkeypatch.setattr(demo, "demo", run)
-    monkeypatch.setattr(app, "_report", lambda folder: folder / "page.html")
+    monkeypatch.setattr(privjax, "report", lambda folder: folder / "page.html")
     arguments = ["demo", "--seed", "3", *(["--out", str(tmp_path)] if kept else [])]
-    done = CliRunner().invoke(app.app, arguments)
+    done = CliRunner().invoke(commands.app, arguments)
     assert done.exit_code == 0
     assert done.stdout.startswith("a line\n")
     assert ("page.html" in done.stdout) == kept
-    assert json.loads(CliRunner().invoke(app.app, [*arguments, "--json"]).stdout) == rows
+    printed = CliRunner().invoke(commands.app, [*arguments, "--json"]).stdout
+    assert json.loads(printed) == [row._asdict() for row in rows]
     assert calls[0]["seed"] == 3
     assert calls[0].get("out") == (tmp_path if kept else None)
