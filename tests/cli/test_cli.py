@@ -1,4 +1,7 @@
-"""The command: its options, messages and exit codes. Most tests run in this process, because starting one takes seconds."""
+"""The command: its options, messages and exit codes.
+
+Most tests run in this process, because starting one takes seconds.
+"""
 
 import builtins
 import errno

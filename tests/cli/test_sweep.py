@@ -128,7 +128,7 @@ def test_an_audit_prints_a_table_and_keeps_its_reports(audited):
     assert [a["name"] for a in next(iter(one["2"]["attributes"].values()))["attacks"]] == ["quadratic"]
     run(
         "audit", audited, "--attackers", "linear_svm,quadratic", "--jobs", 1
-    )  # the newest, as other tests expect
+    )  # as other tests expect
 
 
 @pytest.mark.parametrize(
