@@ -1,12 +1,12 @@
-"""What the paper says of its experiments, held against what the committed runs gave.
+"""The paper's claims about its experiments, judged by the committed results.
 
-Each claim is a comparison of numbers, so that its verdict follows from the results files and nothing else.
+Each claim is a comparison of numbers, so its verdict follows from the results files alone.
 """
 
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from judges import (
+from criteria import (
     Curves,
     Judge,
     alike,
@@ -22,13 +22,13 @@ from judges import (
 
 
 class Claim(NamedTuple):
-    """A sentence of the paper about one experiment, and how it is judged.
+    """A claim of the paper about one experiment.
 
     Attributes:
-      experiment: name of the results file.
-      says: the claim.
-      judge: gives what was measured, and whether that agrees; None where it cannot be told.
-      reason: why ours disagrees, told where it does.
+      experiment: Name of the results file.
+      says: The claim.
+      judge: Returns the measurement, and whether it agrees; None where the data do not decide.
+      reason: Why the measurement disagrees.
     """
 
     experiment: str
@@ -224,30 +224,30 @@ CLAIMS = (
 
 
 def judged(results: Mapping[str, dict[str, Any]]) -> Iterator[tuple[Claim, str, str]]:
-    """Each claim with what was measured and yes, no, "not run", or "cannot tell" where no point compares.
+    """Yield each claim with the measurement and yes, no, "not run" or "cannot tell".
 
     Args:
-      results: contents of the results files by their names.
+      results: Contents of the results files by name.
     """
     for claim in CLAIMS:
         try:
-            told, agrees = claim.judge(Curves(results[claim.experiment]))
+            text, agrees = claim.judge(Curves(results[claim.experiment]))
         except KeyError:
             yield claim, "", "not run"
         else:
             if agrees is False and claim.reason:
-                told = f"{told} ({claim.reason})"
-            yield claim, told, "cannot tell" if agrees is None else "yes" if agrees else "**no**"
+                text = f"{text} ({claim.reason})"
+            yield claim, text, "cannot tell" if agrees is None else "yes" if agrees else "**no**"
 
 
 def table(results: Mapping[str, dict[str, Any]]) -> str:
-    """The claims as Markdown."""
+    """Return the claims as Markdown."""
     lines = [
-        "## What the paper says, and what was measured",
+        "## The paper's claims and the measurements",
         "",
         "| experiment | the paper says | measured | agrees? |",
         "|---|---|---|---|",
     ]
-    for claim, told, verdict in judged(results):
-        lines.append(f"| {claim.experiment} | {claim.says} | {told} | {verdict} |")
+    for claim, text, verdict in judged(results):
+        lines.append(f"| {claim.experiment} | {claim.says} | {text} | {verdict} |")
     return "\n".join(lines)

@@ -1,4 +1,4 @@
-"""Sweep encoders that keep a digit's parity and lose the digit; attack what they release.
+"""Train encoders that keep the parity of a digit and remove the digit, then attack them.
 
 make demo            # about a minute on two cores, no download; the same as `privjax demo`
 """

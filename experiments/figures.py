@@ -1,10 +1,11 @@
-"""Draws every picture and table again from the committed results, in seconds.
+"""Draw every picture and table from the committed results, in seconds.
 
     make figures
 
-Utility against what an attacker learns: a panel of methods, one of objectives, one of methods with a part
-changed, with 95 % intervals over splits where there are at least three. Solid: the largest of the paper's
-four attackers. Hollow: the strongest of all nine. Faint: on fewer splits than the method's other points.
+The pictures show utility against leakage: one panel for methods, one for objectives, one for methods with a
+changed part. Error bars are 95 % intervals over splits, where there are at least three. Solid markers are the
+best of the paper's four attackers, hollow markers the strongest of all nine. Faint markers have fewer splits
+than the method's other points.
 """
 
 import json
@@ -24,7 +25,10 @@ import claims  # noqa: E402
 from run import summary  # noqa: E402
 
 PANELS = {"methods": "Methods", "objectives": "Privacy objectives", "parts": "One part changed"}
-FIGURES = {"": ("methods", "objectives"), "_parts": ("parts",)}  # the panels of each, by the end of its name
+FIGURES = {
+    "": ("methods", "objectives"),
+    "_parts": ("parts",),
+}  # the panels of each figure, by the end of its name
 COLOURS = (
     "#0072B2",
     "#D55E00",
@@ -46,7 +50,7 @@ COLOURS = (
 MARKERS = "osD^vPX*<>hpd8H"
 HEADLINES = {"har": "HAR", "hapt": "HAPT frames", "yaleb": "YaleB", "cmu_faces": "CMU faces"}
 TICKS = (0.01, 0.02, 0.03, 0.04, 0.06, 0.08, 0.1, 0.15, 0.2, 0.3, 0.4, 0.6, 0.8, 1.0)
-DEPTH = 0.2  # of the utility that is drawn: a collapsed run would flatten all others
+DEPTH = 0.2  # drawn range of the utility; a collapsed run would flatten all others
 BEGIN, END = "<!-- written by make figures -->", "<!-- end -->"
 # The picture of the project's README: method, label, where the label goes, colour.
 OVERVIEW = (
@@ -60,7 +64,7 @@ OVERVIEW = (
 
 
 def main() -> None:
-    """Draws what is in the folder of results, or in the one named."""
+    """Draw the results of the default folder, or of the one given."""
     folder = pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else HERE / "results"
     results = read(folder)
     for content in results.values():
@@ -68,8 +72,8 @@ def main() -> None:
             draw(content, folder / figure, panels)
             print(f"drew {figure}")
     title = (
-        "# What the runs gave\n\nMade by `make figures` from the JSON files beside it. Minutes are by the "
-        "clock, on a machine that often had other work beside; some runs were paused for it."
+        "# Results\n\n`make figures` writes this page from the JSON files beside it. Minutes are wall-clock "
+        "times on a machine that often ran other work; some runs were paused."
     )
     parts = [title, claims.table(results), *map(table, results.values())]
     (folder / "README.md").write_text("\n\n".join(parts) + "\n", encoding="utf-8")
@@ -82,13 +86,13 @@ def main() -> None:
 
 
 def read(folder: pathlib.Path) -> dict[str, dict]:
-    """The results of a folder by the names of their files."""
+    """Read the results of a folder, by file name."""
     paths = sorted(folder.glob("*.json"))
     return {path.stem: _best_first(json.loads(path.read_text(encoding="utf-8"))) for path in paths}
 
 
 def _best_first(content: dict) -> dict:
-    """The same results, methods in the order of their best points."""
+    """Order the methods by their best points."""
     gains = {method: _gain(row) for method, row in best_points(content).items()}
     methods = sorted(
         content["methods"].items(), key=lambda item: gains.get(item[1]["label"], -1.0), reverse=True
@@ -97,9 +101,9 @@ def _best_first(content: dict) -> dict:
 
 
 def best_points(content: dict) -> dict[str, dict]:
-    """Of each method the point where utility less what the strongest learns is most.
+    """Return, for each method, the point with the best utility minus leakage.
 
-    Among those of most splits: one split alone may be lucky.
+    Only points with the most splits count, because a single split may be lucky.
     """
     by_method: dict[str, list[dict]] = {}
     for row in summary(content):
@@ -115,16 +119,16 @@ def _gain(row: dict) -> float:
 
 
 def figures(content: dict) -> Iterator[tuple[str, list[str]]]:
-    """Names of an experiment's pictures, with the panels that it has for each."""
+    """Yield the names of an experiment's pictures, with their panels."""
     held = [panel for entry in content["methods"].values() for panel in entry["panels"]]
     for end, panels in FIGURES.items():
-        # A method alone has nothing to be compared with.
+        # A single method has no comparison.
         if own := [panel for panel in panels if held.count(panel) > 1 or panel != "parts" and panel in held]:
             yield f"{content['name']}{end}.png", own
 
 
 def draw(content: dict, path: pathlib.Path, panels: Sequence[str]) -> None:
-    """One figure: a panel for each kind of comparison."""
+    """Draw one figure, with a panel for each kind of comparison."""
     labels = [e["label"] for e in content["methods"].values() if set(panels) & set(e["panels"])]
     rows = [row for row in summary(content) if row["method"] in labels]
     size = (6.2 * len(panels), 4.8)
@@ -134,7 +138,7 @@ def draw(content: dict, path: pathlib.Path, panels: Sequence[str]) -> None:
     floor = [row["label_alone"] for row in rows if row["label_alone"] is not None]
     majority = [row["majority"] for row in rows if row["majority"] is not None]
     best = max((row["utility"] for row in rows if row["utility"] is not None), default=1.0)
-    # Methods of several panels come first, and have the same colour in each.
+    # Methods of several panels come first and keep their colour.
     shared = [entry["label"] for entry in content["methods"].values() if len(entry["panels"]) > 1]
     for axis, panel in zip(axes[0], panels, strict=True):
         below = []
@@ -150,21 +154,21 @@ def draw(content: dict, path: pathlib.Path, panels: Sequence[str]) -> None:
             )
         _mark_limits(axis, floor, majority, best)
         axis.set_title(PANELS[panel])
-        told = [f"{row['method']} {row['utility']:.2f} at {row['adversary']:.3f}" for row in below]
-        told = list(dict.fromkeys(told))  # collapsed points are often the same
+        texts = [f"{row['method']} {row['utility']:.2f} at {row['adversary']:.3f}" for row in below]
+        texts = list(dict.fromkeys(texts))  # collapsed points are often equal
         axis.set_xlabel(
-            ("what attackers learn of s (test accuracy)" if majority else "attackers' R²")
-            + (textwrap.fill(f"\nbelow: {'; '.join(told)}", 95, replace_whitespace=False) if told else ""),
+            ("leakage: attackers' test accuracy on s" if majority else "attackers' R²")
+            + (textwrap.fill(f"\nbelow: {'; '.join(texts)}", 95, replace_whitespace=False) if texts else ""),
             fontsize=8,
         )
         axis.grid(alpha=0.3)
         axis.legend(fontsize=7, loc="best")
-    axis = axes[0][0]  # whose limits are those of all
+    axis = axes[0][0]  # all panels share its limits
     shown = [row["utility"] for row in rows if None not in _place(row) and row["utility"] >= best - DEPTH]
     margin = 0.06 * max(best - min(shown, default=best), 0.02)
-    # From the points alone: an interval of few splits may reach beyond what there is.
+    # Limits follow the points; an interval of few splits may reach beyond 1.
     axis.set_ylim(min(shown, default=best) - margin, best + margin)
-    if majority:  # the private end, where curves differ, is a small part of the whole
+    if majority:  # curves differ at the private end, a small part of the range
         axis.set_xscale("log")
         leaks = [row[name] for row in rows if None not in _place(row) for name in ("adversary", "strongest")]
         low, high = 0.8 * min(leaks + majority), 1.15 * max(leaks + majority)
@@ -190,7 +194,13 @@ def draw_overview(content: dict, path: pathlib.Path) -> None:
         axis.plot(x, y, "o-", color=colour, markersize=6, linewidth=1.5)
         at = -1 if "two layers" in method else len(points) // 2
         axis.annotate(
-            label, (x[at], y[at]), xytext=offset, textcoords="offset points", ha=side, color=colour, fontsize=9
+            label,
+            (x[at], y[at]),
+            xytext=offset,
+            textcoords="offset points",
+            ha=side,
+            color=colour,
+            fontsize=9,
         )
     majority = max(row["majority"] for row in rows)
     axis.axvline(majority, color="0.5", linestyle=":", linewidth=1)
@@ -208,12 +218,12 @@ def draw_overview(content: dict, path: pathlib.Path) -> None:
 
 
 def _mark_limits(axis, floor: list[float], majority: list[float], best: float) -> None:
-    """Lines at what can be had without z, and the corner where nothing better can be."""
+    """Draw lines at the floors of leakage, and a star at the best possible point."""
     if majority:
         axis.axvline(max(majority), color="0.5", linestyle=":", linewidth=1, label="largest class of s")
     if floor:
-        axis.axvline(max(floor), color="0.5", linestyle="--", linewidth=1, label="what y alone says of s")
-        # Nobody does worse than naming the largest class, or than what y gives away.
+        axis.axvline(max(floor), color="0.5", linestyle="--", linewidth=1, label="baseline given y")
+        # No attacker does worse than the larger of the two floors.
         axis.plot(max(*floor, *majority, 0.0), best, marker="*", markersize=15, color="gold",
                   markeredgecolor="k", linestyle="none", label="ideal", zorder=5)  # fmt: skip
 
@@ -223,7 +233,7 @@ def _place(row: dict) -> tuple:
 
 
 def _curve(axis, rows: list[dict], colour: str, marker: str, label: str) -> None:
-    """The points on most splits, joined; fainter those on fewer, whose means are not to be compared."""
+    """Join the points with the most splits; draw those with fewer faintly, as their means do not compare."""
     most = max((row["splits"] for row in rows), default=0)
     fewer = [row for row in rows if row["splits"] < most]
     rows = [row for row in rows if row["splits"] == most]
@@ -238,7 +248,7 @@ def _curve(axis, rows: list[dict], colour: str, marker: str, label: str) -> None
 
 
 def headline(results: dict[str, dict]) -> str:
-    """The README's table: the best point of each method, but for those with a part changed."""
+    """Return the table of the best point of each method, without those that change one part."""
     lines = [
         "| data | released | privacy weight | splits | utility | the paper's four | strongest of nine |",
         "|---|---|---|---|---|---|---|",
@@ -257,12 +267,12 @@ def headline(results: dict[str, dict]) -> str:
 
 
 def table(content: dict) -> str:
-    """The summary as Markdown."""
+    """Return the summary as Markdown."""
     lines = [
         f"## {content['title']}",
         "",
         *(f"![{content['title']}]({figure})\n" for figure, _ in figures(content)),
-        "| method | weight | splits | utility | the paper's four | strongest of all | y alone |",
+        "| method | weight | splits | utility | the paper's four | strongest of all | given y |",
         "|---|---|---|---|---|---|---|",
     ]
     for row in summary(content):
@@ -287,7 +297,7 @@ def table(content: dict) -> str:
 
 
 def _half(row: dict, name: str) -> float | None:
-    """Half the width of an interval; that of two splits says nothing, as it is nine times their distance."""
+    """Return half the width of an interval; None for two splits, where it is nine times their distance."""
     return row[f"{name}_half"] if row["splits"] >= 3 else None
 
 

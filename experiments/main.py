@@ -1,9 +1,9 @@
-"""Runs an experiment: one command per figure.
+"""Run an experiment: one command per figure.
 
     python experiments/main.py --config=experiments/configs/har.py --config.seeds=3
 
-What is already in the results file is not run again, and a killed run goes on where it was. Data sets are
-looked for as `privjax datasets` says.
+Points that the results file already holds are not run again, and a killed run resumes. `privjax datasets`
+says where data sets are looked for.
 """
 
 import pathlib
@@ -18,14 +18,14 @@ sys.path[:0] = [str(HERE), str(HERE / "configs")]
 from run import run  # noqa: E402
 
 CONFIG = config_flags.DEFINE_config_file("config", lock_config=True)
-WORKDIR = flags.DEFINE_string("workdir", "runs", "Where sweeps and checkpoints go.")
-RESULTS = flags.DEFINE_string("results", str(HERE / "results"), "Where the JSON and CSV go.")
+WORKDIR = flags.DEFINE_string("workdir", "runs", "Folder of sweeps and checkpoints.")
+RESULTS = flags.DEFINE_string("results", str(HERE / "results"), "Folder of the JSON and CSV files.")
 ONLY = flags.DEFINE_list("only", [], "Names of methods; all when empty.")
 
 
 def main(_) -> None:
-    """Runs what is missing."""
-    logging.set_verbosity(logging.WARNING)  # checkpoints have much to say
+    """Run the missing points."""
+    logging.set_verbosity(logging.WARNING)
     run(
         CONFIG.value,
         workdir=pathlib.Path(WORKDIR.value),

@@ -1,12 +1,14 @@
-"""Runs the methods of a config, split by split, and keeps every number it gave.
+"""Run the methods of a config, split by split, and store every number.
 
-The results file is the state: the points it already holds for a method, a split and the same settings are not
-run again, on this machine or another; new weights are added to them. Sweeps and audits in `workdir` are
-resumable by themselves.
+The results file is the state. Points that it holds for a method, a split and the same settings are not run
+again; new weights are added. Sweeps and audits in `workdir` resume by themselves.
 """
 
+import contextlib
 import csv
+import fcntl
 import hashlib
+import io
 import json
 import os
 import pathlib
@@ -19,11 +21,10 @@ import jax
 import ml_collections
 import numpy as np
 from bench.timing import peak_megabytes
-from points import Row, load_data, make_points
+from methods import Row, load_data, make_points, write_text
+from privjax.curves import mean_over_seeds
 
 import privjax
-from privjax.auditing.pareto import mean_over_seeds
-from privjax.files import exclusive, write_json
 
 SCHEMA = 2
 
@@ -36,14 +37,14 @@ def run(
     only: tuple[str, ...] = (),
     say: Callable[[str], None] = print,
 ) -> dict[str, Any]:
-    """Runs what is missing of an experiment and writes its JSON and CSV after every step.
+    """Run the missing points of an experiment and write its JSON and CSV after every step.
 
     Args:
-      config: an `ml_collections.ConfigDict`, see `configs.common`.
-      workdir: where sweeps go; may be deleted once the results are in.
-      results: the folder of `<config.name>.json` and `<config.name>.csv`.
-      only: names of methods; all when empty.
-      say: takes a line for each step.
+      config: An `ml_collections.ConfigDict`, see `configs.common`.
+      workdir: Folder of the sweeps; it may be deleted once the results are written.
+      results: Folder of `<config.name>.json` and `<config.name>.csv`.
+      only: Names of methods; all when empty.
+      say: Takes a line for each step.
     """
     unknown = [name for name in only if name not in config.methods]
     if unknown:
@@ -56,52 +57,52 @@ def run(
             done = _entry(_read(results, config), name, method, spec)["runs"].get(str(seed))
             had = {point["privacy_weight"] for point in done["points"]} if done else set()
             left = [weight for weight in method.weights if weight not in had]
-            made = None
+            new = None
             if left:
                 say(f"{config.name}: {method.label}, split {seed}")
                 folder = workdir / config.name / f"{name}-{_digest([spec, left])[:8]}" / f"split-{seed}"
-                made = _run_method(config, method, left, seed, folder)
-            with exclusive(results / f".{config.name}.lock"):  # others may have added theirs meanwhile
+                new = _run_method(config, method, left, seed, folder)
+            with _locked(results / f".{config.name}.lock"):  # another process may have added points
                 content = _read(results, config)
                 entry = _entry(content, name, method, spec)
-                if made is not None:
-                    entry["runs"][str(seed)] = _joined(entry["runs"].get(str(seed)), made)
-                if entry != content["methods"].get(name):  # its label or its panels may be new as well
+                if new is not None:
+                    entry["runs"][str(seed)] = _joined(entry["runs"].get(str(seed)), new)
+                if entry != content["methods"].get(name):  # its label or its panels may be new, too
                     content["methods"][name] = entry
                     _write(results, content)
-            if made is not None:
-                say("\n".join(f"    {_line(row)}" for row in made["points"]))
+            if new is not None:
+                say("\n".join(f"    {_line(row)}" for row in new["points"]))
     return _read(results, config)
 
 
 def _entry(content: dict[str, Any], name: str, method, spec: dict[str, Any]) -> dict[str, Any]:
-    """What is kept of a method; nothing of one that was run with other settings."""
+    """Return the stored entry of a method, or an empty one if its settings differ."""
     entry = content["methods"].get(name)
     runs = dict(entry["runs"]) if entry is not None and entry["spec"] == spec else {}
     return {"label": method.label, "panels": list(method.panels), "spec": spec, "runs": runs}
 
 
-def _joined(done: dict[str, Any] | None, made: dict[str, Any]) -> dict[str, Any]:
-    """Points of one split from two runs, with what both of them took."""
+def _joined(done: dict[str, Any] | None, new: dict[str, Any]) -> dict[str, Any]:
+    """Join the points of one split from two runs, and add up their costs."""
     if done is None:
-        return made
-    if done["data_hash"] != made["data_hash"]:
-        raise ValueError(f"split {made['seed']} is of other rows than before: move the results file away.")
-    points = {point["privacy_weight"]: point for point in (*done["points"], *made["points"])}
-    return made | {
+        return new
+    if done["data_hash"] != new["data_hash"]:
+        raise ValueError(f"split {new['seed']} has other rows than before: move the results file away.")
+    points = {point["privacy_weight"]: point for point in (*done["points"], *new["points"])}
+    return new | {
         "points": [points[weight] for weight in sorted(points)],
-        "seconds": {k: round(done["seconds"][k] + made["seconds"][k], 1) for k in made["seconds"]},
-        "peak_megabytes": max(done["peak_megabytes"] or 0, made["peak_megabytes"] or 0) or None,
+        "seconds": {k: round(done["seconds"][k] + new["seconds"][k], 1) for k in new["seconds"]},
+        "peak_megabytes": max(done["peak_megabytes"] or 0, new["peak_megabytes"] or 0) or None,
     }
 
 
 def _run_method(config, method, weights: list[float], seed: int, folder: pathlib.Path) -> dict[str, Any]:
-    """One method on one split: its points, what they cost, and with what they were made."""
+    """Run one method on one split: its points, their cost, the versions."""
     start = time.perf_counter()
     data = load_data(config, method, seed)
-    made: list[tuple[list[Row], float]] = []
-    peak = peak_megabytes(lambda: made.append(make_points(config, method, weights, seed, data, folder)))
-    ((points, trained),) = made
+    found: list[tuple[list[Row], float]] = []
+    peak = peak_megabytes(lambda: found.append(make_points(config, method, weights, seed, data, folder)))
+    ((points, trained),) = found
     return {
         "seed": seed,
         "data_hash": data.content_hash,
@@ -114,12 +115,12 @@ def _run_method(config, method, weights: list[float], seed: int, folder: pathlib
 
 
 def _cores() -> int:
-    """Cores that this process may use, which a command such as taskset limits."""
+    """Count the cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def specification(config, method) -> dict[str, Any]:
-    """All that the numbers of a point depend on but its weight and its split, as JSON."""
+    """Return, as JSON, all settings that determine a point, except its weight and its split."""
     shared = {key: config[key] for key in config if key not in _NOT_NUMBERS}
     own = {key: method[key] for key in method if key not in ("label", "panels", "weights")}
     return json.loads(json.dumps({"shared": _plain(shared), "method": _plain(own)}))
@@ -146,19 +147,27 @@ def _read(folder: pathlib.Path, config) -> dict[str, Any]:
         return {"schema": SCHEMA, "name": config.name, "title": config.title, "methods": {}}
     content = json.loads(path.read_text(encoding="utf-8"))
     if content.get("schema") != SCHEMA:
-        raise ValueError(f"{path} has schema {content.get('schema')}: move it away to run anew.")
+        raise ValueError(f"{path} has schema {content.get('schema')}: move it away to start over.")
     return content | {"title": config.title}
 
 
 def _write(folder: pathlib.Path, content: dict[str, Any]) -> None:
-    write_json(folder / f"{content['name']}.json", content)
-    path = folder / f"{content['name']}.csv"
-    part = path.with_suffix(".part")
-    with part.open("w", encoding="utf-8", newline="") as handle:
-        writer = csv.DictWriter(handle, list(_COLUMNS), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(summary(content))
-    part.replace(path)
+    text = json.dumps(content, indent=1, allow_nan=False) + "\n"
+    write_text(folder / f"{content['name']}.json", text)
+    table = io.StringIO()
+    writer = csv.DictWriter(table, list(_COLUMNS), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(summary(content))
+    write_text(folder / f"{content['name']}.csv", table.getvalue())
+
+
+@contextlib.contextmanager
+def _locked(path: pathlib.Path) -> Iterator[None]:
+    """Wait for a lock that the operating system releases when the process ends."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a") as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
 
 
 _COLUMNS: tuple[str, ...] = (
@@ -177,14 +186,14 @@ _COLUMNS: tuple[str, ...] = (
 
 
 def summary(content: dict[str, Any]) -> Iterator[Row]:
-    """One row for each method and weight: means over splits, with half the width of a 95 % interval."""
+    """Yield one row for each method and weight: means over splits and half widths of 95 % intervals."""
     for entry in content["methods"].values():
         by_weight: dict[float, list[Row]] = {}
         for done in entry["runs"].values():
             for point in done["points"]:
                 by_weight.setdefault(point["privacy_weight"], []).append(point)
         for weight, points in sorted(by_weight.items()):
-            # Those that gave all numbers, where any did: an interval is of as many splits as it says.
+            # Use splits with all numbers, where there are any, so that `splits` counts the intervals' splits.
             points = [p for p in points if p["utility"] is not None and p["strongest"] is not None] or points
             row: Row = {"method": entry["label"], "privacy_weight": weight, "splits": len(points)}
             for name in ("utility", "adversary", "strongest"):

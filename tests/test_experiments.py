@@ -1,4 +1,4 @@
-"""Every config of the experiments, at its tiny size: it runs, keeps what it gave, and can be drawn."""
+"""Experiments: every tiny config runs, stores its results and can be drawn; the committed results are whole."""
 
 import functools
 import importlib
@@ -25,12 +25,12 @@ def experiments(monkeypatch):
     for folder in (EXPERIMENTS, EXPERIMENTS / "configs"):
         monkeypatch.syspath_prepend(str(folder))
     yield importlib.import_module
-    for name in ("run", "points", "figures", "claims", "judges", "common", *CONFIGS):
+    for name in ("run", "methods", "figures", "claims", "criteria", "common", *CONFIGS):
         sys.modules.pop(name, None)
 
 
 def test_tiny_versions_run(experiments, tmp_path):
-    # One test, so that one process compiles what configs have in common.
+    # One test, so that one process compiles the shared programs once.
     for name in CONFIGS:
         _check_tiny(name, experiments, tmp_path / name)
 
@@ -60,16 +60,16 @@ def _check_tiny(name, experiments, tmp_path):
 
 @pytest.mark.parametrize("name", CONFIGS)
 def test_every_method_can_be_built(name, experiments):
-    """All that is not run at the tiny size: its networks, its objective and one gradient fit together."""
-    points, config = experiments("points"), experiments(name).get_config()
+    """The networks, the objective and one gradient of every full config fit together."""
+    methods, config = experiments("methods"), experiments(name).get_config()
     tiny = experiments(name).get_config("tiny").data
     data = privjax.datasets.load(**tiny)
     key = jax.random.key(0)
     for method in config.methods.values():
         if "objective" not in method:
-            assert method.encoder in points.ENCODERS
+            assert method.encoder in methods.ENCODERS
             continue
-        networks, objective = points.make_networks(config, method, data), points.make_objective(method)
+        networks, objective = methods.make_networks(config, method, data), methods.make_objective(method)
         rows, built = prepare(data.x[:40], data.y[:40], data.s[:40], objective=objective, networks=networks)
         params = jax.eval_shape(networks.init, key)
 
@@ -82,10 +82,10 @@ def test_every_method_can_be_built(name, experiments):
         constants = objective.draw and jax.eval_shape(lambda: objective.draw(key, width))  # noqa: B023
         assert jax.tree.structure(jax.eval_shape(gradient, params, constants)) == jax.tree.structure(params)
     with pytest.raises(TypeError, match="bandwidth"):
-        points.make_objective(SABOTAGED)
+        methods.make_objective(SABOTAGED)
 
 
-def test_what_is_done_is_not_done_again(experiments, tmp_path):
+def test_stored_points_are_not_run_again(experiments, tmp_path):
     run, said = experiments("run"), []
     config = experiments("diabetes").get_config("tiny")
     places = {"workdir": tmp_path / "runs", "results": tmp_path}
@@ -94,26 +94,26 @@ def test_what_is_done_is_not_done_again(experiments, tmp_path):
     assert run.run(config, **places, only=("kdi",), say=said.append) == first
     assert said == []
     kept = first["methods"]["kdi"]["runs"]["0"]["points"]
-    config.methods.kdi.weights = (*config.methods.kdi.weights, 1.0)  # another weight is added
+    config.methods.kdi.weights = (*config.methods.kdi.weights, 1.0)  # one weight more
     other = run.run(config, **places, only=("kdi",), say=said.append)
     assert len(said) == 2
     points = other["methods"]["kdi"]["runs"]["0"]["points"]
     assert [p["privacy_weight"] for p in points] == [0.25, 1.0]
     assert points[:1] == kept
-    config.networks.private_widths = (5,)  # other settings are another run
+    config.networks.private_widths = (5,)  # other settings start over
     other = run.run(config, **places, only=("kdi",), say=said.append)
     assert other["methods"]["kdi"]["runs"]["0"]["points"][0] != kept[0]
     with pytest.raises(ValueError, match="only must name methods among"):
         run.run(config, **places, only=("typo",), say=said.append)
 
 
-def test_runs_side_by_side_keep_each_others_results(experiments, tmp_path, monkeypatch):
+def test_concurrent_runs_keep_each_others_results(experiments, tmp_path, monkeypatch):
     run = experiments("run")
     config = experiments("diabetes").get_config("tiny")
     places = {"workdir": tmp_path / "runs", "results": tmp_path, "say": lambda line: None}
     point = {"privacy_weight": 0.0, "utility": None, "adversary": 0.1, "strongest": 0.2}
     point |= {"strongest_attacker": "ridge", "label_alone": None, "majority": None}
-    made = {"seed": 0, "data_hash": "", "seconds": {"training": 1.0, "all": 2.0}, "peak_megabytes": None}
+    new = {"seed": 0, "data_hash": "", "seconds": {"training": 1.0, "all": 2.0}, "peak_megabytes": None}
 
     def other_runs_meanwhile(config, method, weights, seed, folder):
         monkeypatch.setattr(run, "_run_method", plain)
@@ -121,30 +121,30 @@ def test_runs_side_by_side_keep_each_others_results(experiments, tmp_path, monke
         return plain(config, method, weights, seed, folder)
 
     def plain(config, method, weights, seed, folder):
-        return made | {"points": [{**point, "privacy_weight": w} for w in weights]}
+        return new | {"points": [{**point, "privacy_weight": w} for w in weights]}
 
     monkeypatch.setattr(run, "_run_method", other_runs_meanwhile)
     content = run.run(config, **places, only=("raw",))
     assert set(content["methods"]) == {"raw", "kdi"}
-    assert next(run.summary(content))["utility"] is None  # what could not be had is left out
+    assert next(run.summary(content))["utility"] is None  # missing numbers stay out
 
 
 @pytest.mark.parametrize("name", CONFIGS)
-def test_the_full_version_is_the_papers(name, experiments):
+def test_full_configs_follow_the_paper(name, experiments):
     config = experiments(name).get_config()
     assert config.seeds == 10
     assert config.adversaries == "all"
-    ranges = {"kdi": (-10, 0), "lsdn": (-4, 12)}  # powers of two; MMD's and WDN's else
+    ranges = {"kdi": (-10, 0), "lsdn": (-4, 12)}  # powers of two; the others share MMD's
     for method in config.methods.values():
         if "objective" in method:
             low, high = ranges.get(method.objective, (-10, 10))
             assert 2.0**low <= min(method.weights) <= max(method.weights) <= 2.0**high
 
 
-def _made_results(leaks, nothing_left=None):
-    """A results file with two points a method: at full utility it leaks all, at 0.98 what is given.
+def _synthetic_results(leaks, nothing_left=None):
+    """Return results with two points per method: everything leaks at utility 1, `leaks` at 0.98.
 
-    NN-MMD may have a third one, at which nothing is left.
+    NN-MMD may have a third point without utility or leakage.
     """
 
     def entry(label, leak):
@@ -161,20 +161,20 @@ def _made_results(leaks, nothing_left=None):
     return {"har": {"methods": {label: entry(label, leak) for label, leak in leaks.items()}}}
 
 
-def test_an_interval_is_of_the_splits_that_gave_numbers(experiments):
-    (_, row) = experiments("run").summary(_made_results({"NN-MMD": 0.06})["har"])
+def test_intervals_use_splits_with_numbers(experiments):
+    (_, row) = experiments("run").summary(_synthetic_results({"NN-MMD": 0.06})["har"])
     assert (row["splits"], row["utility"]) == (1, 0.98)
-    content = _made_results({"NN-MMD": 0.06})["har"]
+    content = _synthetic_results({"NN-MMD": 0.06})["har"]
     runs = content["methods"]["NN-MMD"]["runs"]
     runs["1"] = {"points": [dict(point, utility=None) for point in runs["0"]["points"]]}
     (_, row) = experiments("run").summary(content)
     assert (row["splits"], row["utility"], row["utility_half"]) == (1, 0.98, None)
 
 
-def test_claims_are_judged_by_the_numbers(experiments):
+def test_numbers_decide_claims(experiments):
     claims = experiments("claims")
     verdicts = lambda leaks, nothing_left=0.05: {  # noqa: E731
-        claim.says: verdict for claim, _, verdict in claims.judged(_made_results(leaks, nothing_left))
+        claim.says: verdict for claim, _, verdict in claims.judged(_synthetic_results(leaks, nothing_left))
     }
     at_high_privacy = "at high privacy WDN and LSDN may keep less utility than MMD and KDI"
     papers = {"DUCA": 0.9, "DUCA-MMD": 0.4, "NN-MMD": 0.05, "NN-KDI": 0.06, "NN-WDN": 0.1, "NN-LSDN": 0.3}
@@ -183,13 +183,13 @@ def test_claims_are_judged_by_the_numbers(experiments):
     assert set(found.values()) == {"yes", "not run"}
     assert list(found.values()).count("yes") == 8
     assert found["NN-(RF)MMD hides slightly less than NN-MMD"] == "not run"
-    short = _made_results({"DUCA": 0.1})
-    short["har"]["methods"]["NN-MMD"] = _made_results({"NN-MMD": 0.1})["har"]["methods"]["NN-MMD"]
+    short = _synthetic_results({"DUCA": 0.1})
+    short["har"]["methods"]["NN-MMD"] = _synthetic_results({"NN-MMD": 0.1})["har"]["methods"]["NN-MMD"]
     for done in short["har"]["methods"].values():
         done["runs"]["0"]["points"] = [dict(done["runs"]["0"]["points"][0], utility=0.5)]
-    told = {claim.says: verdict for claim, _, verdict in claims.judged(short)}
-    assert told["NN-MMD comes close to random guessing without losing much utility"] == "cannot tell"
-    assert told["DUCA soon becomes insensitive to its privacy weight"] == "cannot tell"
+    found = {claim.says: verdict for claim, _, verdict in claims.judged(short)}
+    assert found["NN-MMD comes close to random guessing without losing much utility"] == "cannot tell"
+    assert found["DUCA soon becomes insensitive to its privacy weight"] == "cannot tell"
     assert verdicts(papers | {"NN-LSDN": 0.1})[at_high_privacy] == "**no**"
     found = verdicts(papers | {"NN-MMD": 0.5, "NN-(RF)MMD": 0.1}, nothing_left=0.3)
     refuted = {says for says, verdict in found.items() if verdict == "**no**"}
@@ -204,50 +204,52 @@ def test_claims_are_judged_by_the_numbers(experiments):
 
 
 def test_points_that_lack_a_split_are_not_compared(experiments):
-    claims, results = experiments("claims"), _made_results({"NN-MMD": 0.06, "NN-KDI": 0.06})
+    claims, results = experiments("claims"), _synthetic_results({"NN-MMD": 0.06, "NN-KDI": 0.06})
 
-    def told():
-        found = {claim.says: (told, verdict) for claim, told, verdict in claims.judged(results)}
+    def judged():
+        found = {claim.says: (text, verdict) for claim, text, verdict in claims.judged(results)}
         return found["NN-KDI and NN-MMD are alike"]
 
-    assert told() == (
+    assert judged() == (
         "least leakage with utility of at least 0.97: NN-MMD 0.060, NN-KDI 0.060 (one split)",
         "yes",
     )
     runs = results["har"]["methods"]["NN-KDI"]["runs"]
     lucky = dict(runs["0"]["points"][1], privacy_weight=2.0, adversary=0.01)
     runs["0"] = {"points": [*runs["0"]["points"], lucky]}
-    assert told()[1] == "**no**"
+    assert judged()[1] == "**no**"
     for entry in results["har"]["methods"].values():
         entry["runs"]["1"] = {"points": entry["runs"]["0"]["points"][:2]}
-    assert told() == (
+    assert judged() == (
         "least leakage with utility of at least 0.97: NN-MMD 0.060, NN-KDI 0.060 (2 splits)",
         "yes",
     )
 
 
-def test_an_improvement_is_one_somewhere_and_no_loss_anywhere(experiments):
-    judges = experiments("judges")
+def test_an_improvement_gains_somewhere_and_loses_nowhere(experiments):
+    criteria = experiments("criteria")
 
     def verdict(leak, kept=0.98):
-        results = _made_results({"A": 0.3, "B": leak})["har"]
+        results = _synthetic_results({"A": 0.3, "B": leak})["har"]
         results["methods"]["B"]["runs"]["0"]["points"][1]["utility"] = kept
-        told, found = judges.improves("A", "B", utility=(0.9, 0.95))(judges.Curves(results))
+        told, found = criteria.improves("A", "B", utility=(0.9, 0.95))(criteria.Curves(results))
         assert f"at least 0.95: A 0.300, B {0.9 if kept < 0.95 else leak:.3f}" in told
         return found
 
     assert verdict(0.1) is True
     assert verdict(0.29) is None
     assert verdict(0.5) is False
-    assert verdict(0.1, kept=0.94) is False  # less there, but at 0.95 only the point that leaks all is left
+    assert (
+        verdict(0.1, kept=0.94) is False
+    )  # less leakage there, but at 0.95 only the point that leaks everything remains
 
 
-def test_discriminators_are_held_against_the_better_closed_form(experiments):
+def test_discriminators_are_compared_with_the_better_closed_form(experiments):
     claims = experiments("claims")
 
     def verdict(**changed):
         leaks = {"NN-MMD": 0.3, "NN-KDI": 0.06, "NN-WDN": 0.1, "NN-LSDN": 0.3} | changed
-        found = [(claim, verdict) for claim, _, verdict in claims.judged(_made_results(leaks))]
+        found = [(claim, verdict) for claim, _, verdict in claims.judged(_synthetic_results(leaks))]
         (of_har,) = [
             v for c, v in found if c.experiment == "har" and c.says.startswith("discriminator networks")
         ]
@@ -262,13 +264,13 @@ def test_committed_results_are_whole(experiments):
     results = figures.read(folder)
     text = (folder / "README.md").read_text()
     assert experiments("claims").table(results) in text, "the claims changed: make figures"
-    readme = (EXPERIMENTS.parent / "README.md").read_text()
-    assert figures.headline(results) in readme, "the README's table is of other results: make figures"
+    readme = (EXPERIMENTS / "README.md").read_text()
+    assert figures.headline(results) in readme, "the README's table differs from the results: make figures"
     for name, content in results.items():
         assert figures.table(content) in text, f"{name}.json changed: make figures"
         assert (folder / f"{name}.csv").exists()
         assert all((folder / figure).exists() for figure, _ in figures.figures(content))
-        # Points of other settings than the config's would be compared with those of today's.
+        # Points with other settings would be compared with those of today's configs.
         config, run = experiments(name).get_config(), experiments("run")
         for key, entry in content["methods"].items():
             method = config.methods[key]

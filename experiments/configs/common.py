@@ -1,4 +1,4 @@
-"""What the configs share: how a method is written, the paper's ranges of weights, the tiny version."""
+"""Shared parts of the configs: methods, the paper's ranges of weights, the tiny version."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -9,7 +9,7 @@ import ml_collections
 # library's default allows.
 CONVERGED = {"schedule": {"max_epochs": 1000}}
 # The paper explores [2^-10, 2^10] for MMD and WDN, [2^-10, 1] for KDI, [2^-4, 2^12] for LSDN.
-# From end to end, denser where the curves bend.
+# These weights span the ranges and are denser where the curves bend.
 MMD = (2.0**-10, 0.25, 1.0, 2.0, 4.0, 16.0, 64.0, 2.0**10)
 WDN = (2.0**-10, 4.0, 2.0**10)
 RFF = (2.0**-10, 1.0, 4.0, 16.0, 2.0**10)
@@ -18,36 +18,36 @@ LSDN = (2.0**-4, 4.0, 16.0, 2.0**12)
 WEIGHTS = {"mmd": MMD, "rff_mmd": RFF, "wdn": WDN, "kdi": KDI, "lsdn": LSDN}
 NAMES = {"mmd": "MMD", "rff_mmd": "(RF)MMD", "wdn": "WDN", "kdi": "KDI", "lsdn": "LSDN"}
 
-# The paper's "fixed schedule of 250 epochs" for WDN and LSDN may be all of their training or the time between
-# two falls of the rates. At a tenth of the others' rates 250 in all are too few: see `parts` of `har.py`.
+# The paper's "fixed schedule of 250 epochs" for WDN and LSDN may be the whole training or the time between two
+# decays of the rates. At a tenth of the others' rates 250 epochs are too few: see `parts` in `har.py`.
 LONG = {"schedule": {"kind": "fixed", "max_epochs": 1000}}
 
-# Beyond the paper: bandwidths that are parts of the median distance of z. Fixed ones may let z shrink until
-# the narrowest no longer tells its rows apart, while an attacker still does.
+# Beyond the paper: bandwidths relative to the median distance of z. With fixed bandwidths z may shrink until the
+# narrowest no longer separates its rows, while an attacker still does.
 SCALE_FREE = {"name": "median_gaussian", "multiples": (1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0)}
 
 METHODS, OBJECTIVES, PARTS = "methods", "objectives", "parts"  # the panels of a figure
 
-# What tiny versions run on: the same everywhere, so that they share compiled programs.
+# Data and sizes of the tiny versions, shared so that they share compiled programs.
 TINY_SENSORS: dict[str, Any] = {"name": "simulated_sensors", "rows": 300, "users": 5}
 TINY_NN: dict[str, Any] = {"private_widths": (5,), "public_widths": (8,)}
 TINY_FACES: dict[str, Any] = {"name": "digits"}
-TINY_LAYERS: dict[str, Any] = {"public_widths": (8,), "discriminator_widths": (8,)}  # of any kind of networks
+TINY_LAYERS: dict[str, Any] = {"public_widths": (8,), "discriminator_widths": (8,)}
 
 
 def experiment(name: str, title: str, *, data: dict[str, Any], networks: dict[str, Any], **fields) -> Any:
-    """A config with everything but its methods.
+    """Return a config with everything but its methods.
 
     Args:
-      name: of the results file.
-      title: of the figure.
-      data: arguments of `privjax.datasets.load`.
+      name: Name of the results file.
+      title: Title of the figure.
+      data: Arguments of `privjax.datasets.load`, and `scale`, the scaling of the encoders.
       networks: `kind` (nn, cnn, scnn) and arguments of its constructor.
       **fields: `sweep` (arguments of `privjax.sweep`), `adversaries`, `utility_adversaries`.
     """
     config: Any = ml_collections.ConfigDict()
     config.name, config.title = name, title
-    config.seeds, config.first_seed = 10, 0  # splits, as many as the paper's
+    config.seeds, config.first_seed = 10, 0  # as many splits as in the paper
     config.data = ml_collections.ConfigDict(data)
     config.networks = ml_collections.ConfigDict(networks)
     config.adversaries = "all"
@@ -61,7 +61,7 @@ def experiment(name: str, title: str, *, data: dict[str, Any], networks: dict[st
 def trained(
     objective: str, *, networks: str = "NN", weights: Sequence[float] = (), panels=(), **fields
 ) -> Any:
-    """A method that trains the three networks, with a member for each weight."""
+    """Return a method that trains the three networks, with a member for each weight."""
     label = fields.pop("label", f"{networks}-{NAMES[objective]}")
     weights = tuple(weights) or WEIGHTS[objective]
     return ml_collections.ConfigDict(
@@ -72,14 +72,14 @@ def trained(
 def encoder(
     label: str, name: str, *, width: int = 0, weights: Sequence[float] = (0.0,), panels=(METHODS,)
 ) -> Any:
-    """A method of `privjax.baselines`."""
+    """Return a method of `privjax.baselines`."""
     return ml_collections.ConfigDict(
         dict(label=label, encoder=name, width=width, weights=tuple(weights), panels=tuple(panels))
     )
 
 
 def linear_baselines(width: int) -> dict[str, Any]:
-    """What could be released without training the paper's networks."""
+    """Return the releases that need none of the paper's networks."""
     return {
         "raw": encoder("full-dimensional", "raw"),
         "pca": encoder("PCA", "pca", width=width),
@@ -100,15 +100,15 @@ def smaller(
     adversary: str = "linear_svm",
     **networks,
 ) -> Any:
-    """The config as it is, or at size "tiny" on embedded data in a few seconds, for a test of the code.
+    """Return the full config, or a tiny one on embedded data that runs in seconds, for tests.
 
     Args:
-      config: the full one.
-      size: full or tiny.
-      data: what the tiny one loads.
-      only: the methods that the tiny one runs, as compiling them all takes minutes; all when empty.
-      adversary: its only attacker.
-      **networks: what its networks have instead.
+      config: The full config.
+      size: "full" or "tiny".
+      data: Data of the tiny config.
+      only: Methods of the tiny config; all when empty. Compiling all of them takes minutes.
+      adversary: Its only attacker.
+      **networks: Settings of its networks.
     """
     if size not in ("full", "tiny"):
         raise ValueError(f"the size of a config must be full or tiny, got {size!r}.")

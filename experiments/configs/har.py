@@ -2,11 +2,7 @@
 
     python experiments/main.py --config=experiments/configs/har.py --config.seeds=3
 
-A minute or two a point on one core, three to five for WDN and LSDN; `results/README.md` has the minutes of
-each method. Over three splits the strongest of nine attackers names the user at 0.052 with the activity
-kept at 0.991 (two layers and a scale-free kernel, weight 1), at 0.064 with 0.982 (NN-KDI, 2^-9), at 0.058
-with 0.967 (NN-MMD, 4); the largest user is 0.040. Batches of 2000 hide less at weight 4: 0.240, and 0.214
-with a scale-free kernel, where batches of 500 give 0.058 and 0.061.
+A point takes one to two minutes on one core, and three to five for WDN and LSDN.
 """
 
 from typing import Any
@@ -30,7 +26,7 @@ GROWING = {"schedule": CONVERGED["schedule"] | {"warmup": 100}}
 
 
 def get_config(size: str = "full"):
-    """The paper's first experiment: funnel 50, public sphere 500, ten splits of 80:20 within each user."""
+    """Return the paper's first experiment: z of 50 columns, ten splits of 80:20 within each user."""
     config = experiment(
         "har",
         "HAR: activity against user",
@@ -40,13 +36,13 @@ def get_config(size: str = "full"):
     for name, method in linear_baselines(50).items():
         config.methods[name] = method
     config.methods.mmd = trained("mmd", panels=(METHODS, OBJECTIVES, PARTS), objective_settings=CONVERGED)
-    # KDI on the features as published, within [-1, 1]: its ridge of 1e-4 is fixed, so the scale of z
-    # matters more to it than to MMD, and it hides more there.
+    # KDI takes the published features, within [-1, 1]. Its ridge of 1e-4 is fixed, so the scale of z matters
+    # more than for MMD, and KDI hides more at this scale.
     config.methods.kdi = trained(
         "kdi", panels=(OBJECTIVES,), data={"scale": "none"}, objective_settings=CONVERGED
     )
-    # Beyond the paper: a weight that grows. With all of it from the first epoch on few units of z live, and
-    # none above 0.003.
+    # Beyond the paper: a growing weight. With the full weight from the first epoch few units of z stay live,
+    # and none above 0.003.
     config.methods.kdi_growing = trained(
         "kdi",
         label="NN-KDI, growing weight",
@@ -55,8 +51,8 @@ def get_config(size: str = "full"):
         data={"scale": "none"},
         objective_settings=GROWING,
     )
-    # Beyond the paper too: a hidden layer of 200 on the device, over four times the work of a linear map,
-    # and a weight that grows over the first epochs: a large one from the start left no unit of z alive.
+    # Beyond the paper: a hidden layer of 200 on the device, over four times the work of a linear map, and a
+    # growing weight, because a large weight from the start left no live unit of z.
     config.methods.deep_mmd = trained(
         "mmd",
         label="NN-MMD, two layers",
@@ -65,7 +61,7 @@ def get_config(size: str = "full"):
         replace={"private_widths": (200, 50)},
         objective_settings=GROWING,
     )
-    # The same with a kernel that follows z, and ten units, of which six live.
+    # The same with a scale-free kernel and ten units, of which six stay live.
     config.methods.scale_free = deep_scale_free()
     config.methods.rff_mmd = trained("rff_mmd", panels=(OBJECTIVES,), objective_settings=CONVERGED)
     config.methods.wdn = trained("wdn", panels=(OBJECTIVES, PARTS), objective_settings=LONG)
@@ -75,7 +71,7 @@ def get_config(size: str = "full"):
 
 
 def deep_scale_free() -> Any:
-    """What hid the most on HAR."""
+    """Return the method that hid the most on HAR."""
     return trained(
         "mmd",
         label="NN-MMD, two layers, scale-free",
@@ -87,7 +83,7 @@ def deep_scale_free() -> Any:
 
 
 def parts() -> dict[str, Any]:
-    """MMD and WDN with one thing changed: the kernel, the funnel, the batch, the critic."""
+    """Return MMD and WDN with one change: the kernel, the funnel, the batch, the discriminator."""
     changed = {
         # 1 / width of z
         "polynomial": ("4th-order polynomial", {"kernel": {"name": "polynomial", "order": 4, "gamma": 0.02}}),
@@ -102,8 +98,8 @@ def parts() -> dict[str, Any]:
     methods["no_relu"] = trained(
         "mmd", label="NN-MMD, no ReLU", variant="linear_funnel", objective_settings=CONVERGED, **own
     )
-    # Memory is linear in the rows. With as many steps as batches of 500 take in 250 epochs, and as much
-    # patience; with all rows half as many, at seventeen times the pairs a step.
+    # Batches of 2000 take as many steps as batches of 500 in 250 epochs, with the same patience. All rows take
+    # half as many steps, with seventeen times the pairs in each.
     for name, label, rows, epochs, patience in (
         ("rows_2000", "batches of 2000", 2000, 1000, 120),
         ("all_rows", "all rows", 10_299, 2000, 480),
@@ -115,7 +111,7 @@ def parts() -> dict[str, Any]:
             objective_settings={"schedule": {"max_epochs": epochs, "patience": patience}},
             **own,
         )
-    # On a split that is not shown a kernel that follows the scale of z made up for the large batches.
+    # On a split that is not shown, a scale-free kernel made up for the large batches.
     methods["rows_2000_scale_free"] = trained(
         "mmd",
         label="NN-MMD, batches of 2000, scale-free",

@@ -2,12 +2,12 @@
 
     python experiments/main.py --config=experiments/configs/meglass.py
 
-Needs MeGlass (see `privjax datasets`). `cmu_faces.py` is the same on faces that are easier to have.
+It needs MeGlass (see `privjax datasets`). `cmu_faces.py` asks the same question of the CMU faces.
 """
 
 from yaleb import faces
 
 
 def get_config(size: str = "full"):
-    """The paper's fourth experiment: 500 random people in 100 groups."""
+    """Return the paper's fourth experiment: 500 random people in 100 groups."""
     return faces("meglass", "MeGlass: glasses against group of people", size, only=("mmd",))

@@ -2,8 +2,7 @@
 
     python experiments/main.py --config=experiments/configs/mhealth.py
 
-Needs the ten logs of MHEALTH (see `privjax datasets`). `hapt.py` is the same protocol on frames that are
-easier to have.
+It needs the ten logs of MHEALTH (see `privjax datasets`). `hapt.py` runs the same protocol on HAPT.
 """
 
 from typing import Any
@@ -20,7 +19,7 @@ from common import (
     trained,
 )
 
-# The paper's ranges from end to end, as on HAR, denser where these curves bend.
+# These weights span the paper's ranges and are denser where the curves bend.
 WEIGHTS = {
     "mmd": (2.0**-10, 4.0, 16.0, 64.0, 2.0**10),
     "kdi": (2.0**-10, 2.0**-8, 1.0),
@@ -28,23 +27,23 @@ WEIGHTS = {
     "lsdn": (2.0**-4, 64.0, 2.0**12),
     "rff_mmd": (2.0**-10, 4.0, 16.0, 2.0**10),
 }
-# Until the objective no longer declines, with as many steps at most as HAR's 1000 epochs have.
+# Training ends when the objective no longer declines, or after as many steps as HAR's 1000 epochs.
 CONVERGED = {"schedule": {"max_epochs": 500}}
 
 
 def get_config(size: str = "full"):
-    """The paper's second experiment: funnel 10 of 23 channels."""
+    """Return the paper's second experiment: z of 10 columns from 23 channels."""
     return frames("mhealth", "MHEALTH: activity against user", size, width=10)
 
 
 def frames(name: str, title: str, size: str, *, width: int):
-    """The protocol: 100 training and 25 test frames per activity and user, 400 frames apart.
+    """Return the protocol: 100 training and 25 test frames per activity and user, 400 frames apart.
 
     Args:
-      name: of the data set.
-      title: of the figure.
-      size: full or tiny.
-      width: of the baselines' projections, at most the number of channels.
+      name: Name of the data set.
+      title: Title of the figure.
+      size: "full" or "tiny".
+      width: Width of the baselines' projections, at most the number of channels.
     """
     config = experiment(
         name,
@@ -54,7 +53,7 @@ def frames(name: str, title: str, size: str, *, width: int):
     )
     for key, method in linear_baselines(width).items():
         config.methods[key] = method
-    # WDN and LSDN for 250 epochs: 36 steps each here, in all more than half of what HAR's 1000 have.
+    # WDN and LSDN take 250 epochs of 36 steps, more than half as many steps as HAR's 1000 epochs.
     for objective, weights in WEIGHTS.items():
         panels = (METHODS, OBJECTIVES) if objective == "mmd" else (OBJECTIVES,)
         settings: Any = {} if objective in ("wdn", "lsdn") else {"objective_settings": CONVERGED}
