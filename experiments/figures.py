@@ -28,7 +28,7 @@ PANELS = {"methods": "Methods", "objectives": "Privacy objectives", "parts": "On
 FIGURES = {
     "": ("methods", "objectives"),
     "_parts": ("parts",),
-}  # the panels of each figure, by the end of its name
+}  # panels by the end of a name
 COLOURS = (
     "#0072B2",
     "#D55E00",

@@ -1,4 +1,4 @@
-"""Experiments: every tiny config runs, stores its results and can be drawn; the committed results are whole."""
+"""Experiments: tiny configs run, store results and can be drawn; the committed results are whole."""
 
 import functools
 import importlib
@@ -232,16 +232,14 @@ def test_an_improvement_gains_somewhere_and_loses_nowhere(experiments):
     def verdict(leak, kept=0.98):
         results = _synthetic_results({"A": 0.3, "B": leak})["har"]
         results["methods"]["B"]["runs"]["0"]["points"][1]["utility"] = kept
-        told, found = criteria.improves("A", "B", utility=(0.9, 0.95))(criteria.Curves(results))
-        assert f"at least 0.95: A 0.300, B {0.9 if kept < 0.95 else leak:.3f}" in told
+        text, found = criteria.improves("A", "B", utility=(0.9, 0.95))(criteria.Curves(results))
+        assert f"at least 0.95: A 0.300, B {0.9 if kept < 0.95 else leak:.3f}" in text
         return found
 
     assert verdict(0.1) is True
     assert verdict(0.29) is None
     assert verdict(0.5) is False
-    assert (
-        verdict(0.1, kept=0.94) is False
-    )  # less leakage there, but at 0.95 only the point that leaks everything remains
+    assert verdict(0.1, kept=0.94) is False  # at 0.95 only the leaking point remains
 
 
 def test_discriminators_are_compared_with_the_better_closed_form(experiments):

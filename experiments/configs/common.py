@@ -18,12 +18,12 @@ LSDN = (2.0**-4, 4.0, 16.0, 2.0**12)
 WEIGHTS = {"mmd": MMD, "rff_mmd": RFF, "wdn": WDN, "kdi": KDI, "lsdn": LSDN}
 NAMES = {"mmd": "MMD", "rff_mmd": "(RF)MMD", "wdn": "WDN", "kdi": "KDI", "lsdn": "LSDN"}
 
-# The paper's "fixed schedule of 250 epochs" for WDN and LSDN may be the whole training or the time between two
-# decays of the rates. At a tenth of the others' rates 250 epochs are too few: see `parts` in `har.py`.
+# The paper's "fixed schedule of 250 epochs" for WDN and LSDN may be the whole training or the time between
+# two decays of the rates. At a tenth of the others' rates 250 epochs are too few: see `parts` in `har.py`.
 LONG = {"schedule": {"kind": "fixed", "max_epochs": 1000}}
 
-# Beyond the paper: bandwidths relative to the median distance of z. With fixed bandwidths z may shrink until the
-# narrowest no longer separates its rows, while an attacker still does.
+# Beyond the paper: bandwidths relative to the median distance of z. With fixed bandwidths z may shrink until
+# the narrowest no longer separates its rows, while an attacker still does.
 SCALE_FREE = {"name": "median_gaussian", "multiples": (1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0)}
 
 METHODS, OBJECTIVES, PARTS = "methods", "objectives", "parts"  # the panels of a figure

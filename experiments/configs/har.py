@@ -98,8 +98,8 @@ def parts() -> dict[str, Any]:
     methods["no_relu"] = trained(
         "mmd", label="NN-MMD, no ReLU", variant="linear_funnel", objective_settings=CONVERGED, **own
     )
-    # Batches of 2000 take as many steps as batches of 500 in 250 epochs, with the same patience. All rows take
-    # half as many steps, with seventeen times the pairs in each.
+    # Batches of 2000 take as many steps as batches of 500 in 250 epochs, with the same patience. All rows
+    # take half as many steps, with seventeen times the pairs in each.
     for name, label, rows, epochs, patience in (
         ("rows_2000", "batches of 2000", 2000, 1000, 120),
         ("all_rows", "all rows", 10_299, 2000, 480),

@@ -2,9 +2,9 @@
 
     python experiments/main.py --config=experiments/configs/unseen_users.py --config.seeds=2
 
-This is the set's original split by users, so seeds vary the training only. The encoder learns on 21 users. Nine
-others release their rows through it. An attacker has names for four fifths of those rows and names the rest. A
-point takes half a minute on one core.
+This is the set's original split by users, so seeds vary the training only. The encoder learns on 21 users.
+Nine others release their rows through it. An attacker has names for four fifths of those rows and names the
+rest. A point takes half a minute on one core.
 """
 
 from common import CONVERGED, METHODS, TINY_NN, TINY_SENSORS, experiment, smaller, trained

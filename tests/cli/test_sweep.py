@@ -126,9 +126,7 @@ def test_an_audit_prints_a_table_and_keeps_its_reports(audited):
     one = json.loads(run("audit", audited, "--members", "2", "--attackers", "quadratic", "--json").stdout)
     assert set(one) == {"2"}
     assert [a["name"] for a in next(iter(one["2"]["attributes"].values()))["attacks"]] == ["quadratic"]
-    run(
-        "audit", audited, "--attackers", "linear_svm,quadratic", "--jobs", 1
-    )  # as other tests expect
+    run("audit", audited, "--attackers", "linear_svm,quadratic", "--jobs", 1)  # as other tests expect
 
 
 @pytest.mark.parametrize(
