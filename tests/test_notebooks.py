@@ -22,7 +22,7 @@ NAMES = (
 COLAB = "https://colab.research.google.com/github/"
 REPOSITORY = f"{COLAB}privjax/privjax/blob/main/notebooks"
 # A notebook shows how the library is used: what it defines is the reader's own training and no more.
-DEFINED = {"1_compose_losses": {"objective", "linen_step", "loss", "Spheres", "__init__", "nnx_step"}}
+DEFINED = {"1_compose_losses": {"objective", "linen_step", "loss", "Halves", "__init__", "nnx_step"}}
 NOISE = re.compile(r"Traceback|Warning|/work/|/tmp/|/home/|/root/|/Users/|site-packages|\x1b\[")
 
 
