@@ -23,8 +23,18 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-_data = functools.partial(typer.Option, rich_help_panel="Data")
-_training = functools.partial(typer.Option, rich_help_panel="Training")
+
+_Missing = Literal["refuse", "drop", "impute"]
+_Scale = Literal["standard", "minmax", "none"]
+_Network = Literal["nn", "cnn", "scnn"]
+
+
+def _data(text: str, *names: str, **options: Any) -> Any:
+    return typer.Option(*names, help=text, rich_help_panel="Data", **options)
+
+
+def _training(text: str, **options: Any) -> Any:
+    return typer.Option(help=text, rich_help_panel="Training", **options)
 
 
 def _command(function: Callable[..., None]) -> Callable[..., None]:
@@ -124,57 +134,41 @@ def datasets(
 
 @_command
 def sweep(
-    data: Annotated[
-        str,
-        _data(help="CSV, Parquet or NPZ file, folder of npy files, or name of a data set (./name: a path)."),
-    ],
+    data: Annotated[str, _data("CSV, Parquet or NPZ file, folder of npy files, or name of a data set.")],
     out: Annotated[Path, typer.Option(help="Folder of the sweep; the same command resumes there.")],
-    utility: Annotated[str | None, _data(help="Column that the service needs.")] = None,
-    private: Annotated[list[str] | None, _data(help="Column to hide; may be given several times.")] = None,
-    features: Annotated[
-        str | None, _data(help="Columns of the input, as a,b,c.", show_default="all others")
-    ] = None,
-    kinds: Annotated[
-        list[str] | None, _data(help="column=category or column=continuous, where the guess is wrong.")
-    ] = None,
-    missing: Annotated[
-        Literal["refuse", "drop", "impute"] | None,
-        _data(help="How to treat missing cells.", show_default="refuse"),
-    ] = None,
+    utility: Annotated[str | None, _data("Column that the service needs.")] = None,
+    private: Annotated[list[str] | None, _data("Column to hide; may be given several times.")] = None,
+    features: Annotated[str | None, _data("Columns of x, as a,b,c.", show_default="all others")] = None,
+    kinds: Annotated[list[str] | None, _data("column=category or column=continuous.")] = None,
+    missing: Annotated[_Missing | None, _data("Treatment of missing cells.", show_default="refuse")] = None,
     private_features: Annotated[
-        bool, _data("--private-features", help="Allow private columns, or copies of them, as input.")
+        bool, _data("Allow private columns, or copies of them, as input.", "--private-features")
     ] = False,
     test: Annotated[
-        float | None, _data(min=0.0, max=1.0, help="Share of the rows to test on.", show_default="0.2")
+        float | None, _data("Share of the rows to test on.", min=0.0, max=1.0, show_default="0.2")
     ] = None,
     validation: Annotated[
-        float, _data(min=0.0, max=1.0, help="Share of the other rows that choose the operating point.")
+        float, _data("Share of the other rows that choose the operating point.", min=0.0, max=1.0)
     ] = 0.1,
-    scale: Annotated[
-        Literal["standard", "minmax", "none"], _data(help="How the encoder scales its input.")
-    ] = "standard",
+    scale: Annotated[_Scale, _data("How the encoder scales its input.")] = "standard",
     objective: Annotated[
-        str, _training(help="The privacy objective.", click_type=click.Choice(list(OBJECTIVES)))
+        str, _training("The privacy objective.", click_type=click.Choice(list(OBJECTIVES)))
     ] = "mmd",
     weights: Annotated[
         str | None,
-        _training(
-            help="Privacy weights: 0,1,2^4 or 2^-4:2^4:9 (nine from 2^-4 to 2^4).",
-            show_default="0 and the paper's range",
-        ),
+        _training("0,1,2^4 or 2^-4:2^4:9 (nine from 2^-4 to 2^4).", show_default="0 and the paper's range"),
     ] = None,
-    seeds: Annotated[int, _training(min=1, help="Number of splits; each trains every weight.")] = 1,
-    seed: Annotated[int, _training(min=0, help="The first of the seeds.")] = 0,
-    network: Annotated[Literal["nn", "cnn", "scnn"], _training(help="cnn and scnn are for images.")] = "nn",
+    seeds: Annotated[int, _training("Number of splits; each trains every weight.", min=1)] = 1,
+    seed: Annotated[int, _training("The first of the seeds.", min=0)] = 0,
+    network: Annotated[_Network, _training("cnn and scnn are for images.")] = "nn",
     width: Annotated[
-        str | None,
-        _training(help="Width of the release; 200,50 adds a hidden layer.", show_default="50"),
+        str | None, _training("Width of z; 200,50 adds a hidden layer.", show_default="50")
     ] = None,
     image: Annotated[
-        str | None, _training(help="32x32x1 where an image is a flat row.", show_default="a square")
+        str | None, _training("32x32x1 where an image is a flat row.", show_default="a square")
     ] = None,
-    epochs: Annotated[int | None, _training(min=1, help="Largest number.", show_default="250")] = None,
-    batch_size: Annotated[int, _training(min=1, help="Rows in a step.")] = 500,
+    epochs: Annotated[int | None, _training("Largest number.", min=1, show_default="250")] = None,
+    batch_size: Annotated[int, _training("Rows in a step.", min=1)] = 500,
     progress: shared.Progress = None,
     as_json: shared.Json = False,
 ) -> None:
