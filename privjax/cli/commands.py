@@ -1,5 +1,6 @@
 """The sub-commands."""
 
+import enum
 import functools
 import math
 import os
@@ -7,7 +8,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-import click
 import typer
 
 from privjax.cli import shared
@@ -27,6 +27,8 @@ app = typer.Typer(
 _Missing = Literal["refuse", "drop", "impute"]
 _Scale = Literal["standard", "minmax", "none"]
 _Network = Literal["nn", "cnn", "scnn"]
+_Objective = enum.StrEnum("_Objective", {name: name for name in OBJECTIVES})
+_MMD = _Objective("mmd")
 
 
 def _data(text: str, *names: str, **options: Any) -> Any:
@@ -151,9 +153,7 @@ def sweep(
         float, _data("Share of the other rows that choose the operating point.", min=0.0, max=1.0)
     ] = 0.1,
     scale: Annotated[_Scale, _data("How the encoder scales its input.")] = "standard",
-    objective: Annotated[
-        str, _training("The privacy objective.", click_type=click.Choice(list(OBJECTIVES)))
-    ] = "mmd",
+    objective: Annotated[_Objective, _training("The privacy objective.")] = _MMD,
     weights: Annotated[
         str | None,
         _training("0,1,2^4 or 2^-4:2^4:9 (nine from 2^-4 to 2^4).", show_default="0 and the paper's range"),
@@ -193,7 +193,9 @@ def sweep(
         "allow_private_features": private_features or None,
         "test": test,
     }
-    privacy_weights = OBJECTIVES[objective].weights if weights is None else shared.parse_weights(weights)
+    privacy_weights = (
+        OBJECTIVES[objective.value].weights if weights is None else shared.parse_weights(weights)
+    )
     widths = [] if width is None else shared.parse_numbers(width, "--width", least=1)
     shape = () if image is None else shared.parse_image(image)
 
@@ -202,11 +204,11 @@ def sweep(
     load = _loader(data, {k: v for k, v in table.items() if v is not None}, validation)
     networks = None
     if network != "nn" or widths:
-        networks = _networks(load(seed), objective, network, widths, shape)
+        networks = _networks(load(seed), objective.value, network, widths, shape)
     with shared.resumable():
         result = privjax.sweep(
             load,
-            objective=objective,
+            objective=objective.value,
             privacy_weights=list(privacy_weights),
             seeds=range(seed, seed + seeds),
             networks=networks,

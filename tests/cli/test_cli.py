@@ -18,6 +18,7 @@ import privjax
 from privjax import cli, datasets
 from privjax.cli import shared
 from privjax.cli.commands import app
+from privjax.objectives import OBJECTIVES
 
 COMMANDS = ("demo", "datasets", "sweep", "audit", "report", "export", "apply")
 
@@ -170,7 +171,7 @@ def test_a_data_set_with_a_choice_of_private_variable(asked, tmp_path):
     assert asked[0][0](0).s_names == ("sex 1", "sex 2")
 
 
-@pytest.mark.parametrize("objective", privjax.objectives.OBJECTIVES)
+@pytest.mark.parametrize("objective", OBJECTIVES)
 def test_every_objective_has_default_weights_from_zero_upwards(asked, tmp_path, objective):
     run("sweep", "--data", "digits", "--objective", objective, "--out", tmp_path / "run")
     weights = asked[0][1]["privacy_weights"]
