@@ -19,11 +19,12 @@ from sklearn.utils import ClassifierTags, RegressorTags, check_array, check_rand
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from privjax.encoder import Encoder, fit_scaling
+from privjax.encoder import Encoder
 from privjax.exporting import Header, write_encoder
 from privjax.files import read_arrays, write_arrays
 from privjax.networks import Layer, apply_numpy, dense_layers, nn_networks
-from privjax.training import FitResult, Objective, fit, make_objective
+from privjax.objectives import OBJECTIVES, Objective, make_objective
+from privjax.training import FitResult, fit
 
 _FLOATS: Any = (np.float64, np.float32)
 _BLOCK = 4096  # rows per forward pass: bounds the memory
@@ -43,8 +44,8 @@ class PrivacyTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
     2 equals two rows on average only. Rows of weight 0 are dropped.
 
     Args:
-      objective: A name from `privjax.OBJECTIVES`, or an `Objective`. Continuous private variables need an
-        objective for continuous variables, such as "kdi".
+      objective: A key of `privjax.objectives.OBJECTIVES`, or an `Objective`. Continuous private variables
+        need an objective for them, such as "kdi".
       privacy_weight: Strength of the privacy loss; a dict gives one weight per column of
         `sensitive_features`. `fit` needs no `sensitive_features` if the weight is 0.0.
       n_components: Width of z.
@@ -135,60 +136,57 @@ class PrivacyTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         target = _encode("y", y, kinds.get("y"), weights)
         hidden = {name: _encode(_quote(name), v, kinds.get(name), weights) for name, v in private.items()}
         result = self._train(X, target, hidden, weights)
+        self.encoder_ = result.encoder
+        self._public = dense_layers(jax.tree.map(np.asarray, result.state.params["public"]), last="dense")
         self._target = target._replace(values=np.empty(0))  # without the rows
-        public = jax.tree.map(np.asarray, result.state.params["public"])
-        self._public = dense_layers(public, last="dense")
         self.n_iter_ = len(result.history.ran)
         self.status_ = result.status
         self.history_ = _history(result, hides=bool(private))
         return self
 
     def _train(self, X, y: "_Label", private: dict[str, "_Label"], weights: np.ndarray | None) -> FitResult:
+        if np.abs(X).max() > np.finfo(np.float32).max:
+            raise ValueError("X holds values too large for float32, the type of the networks: divide them.")
         objective = self._find_objective(private)
         networks = nn_networks(
             X.shape[1],
             num_outputs=y.width,
             num_private=sum(label.width for label in private.values()) if objective.discriminator_loss else 0,
-            private_widths=(
-                *_check_widths("private_widths", self.private_widths),
-                _check_count("n_components", self.n_components),
-            ),
+            private_widths=_check_widths("private_widths", self.private_widths)
+            + _check_widths("n_components", [self.n_components]),
             public_widths=_check_widths("public_widths", self.public_widths),
         )
-        with np.errstate(over="ignore"):  # refused below
-            scaling = fit_scaling(X, method=self.scaling, weights=weights)
-        x = scaling.apply(X)  # privjax.fit would round X to float32 before scaling
-        if not np.isfinite(x).all():
-            raise ValueError("X holds values too large for float32, the type of the networks: divide them.")
-        weight = self.privacy_weight
-        if isinstance(weight, dict):  # column names need not be strings
-            weight = {str(name): value for name, value in weight.items()}
         result = fit(
-            x,
+            X,
             y.values,
             {name: label.values for name, label in private.items()} or np.zeros((len(X), 1)),
             objective=objective,
-            privacy_weight=weight,
+            privacy_weight=self._plain_weight(),
             networks=networks,
-            scaling="none",
+            scaling=self.scaling,
             weights=weights,
-            batch_size=_check_count("batch_size", self.batch_size),
+            batch_size=self.batch_size,
             seed=check_random_state(self.random_state).randint(np.iinfo(np.int32).max),
         )
         if result.status == "diverged":
             message = "training diverged, so the last finite parameters are kept: lower privacy_weight."
             warnings.warn(message, ConvergenceWarning, stacklevel=3)
-        self.encoder_ = Encoder(networks, result.state.params["private"], scaling, (X.shape[1],))
         return result
 
+    def _plain_weight(self) -> float | dict[str, float]:
+        """Return Python numbers, by text: a grid search sets NumPy numbers, and a column may be a number."""
+        weight = self.privacy_weight
+        return {str(k): float(v) for k, v in weight.items()} if isinstance(weight, dict) else float(weight)
+
     def _find_objective(self, private: dict[str, "_Label"]) -> Objective:
-        objective = make_objective(self.objective) if isinstance(self.objective, str) else self.objective
+        objective = (
+            self.objective if isinstance(self.objective, Objective) else make_objective(self.objective)
+        )
         if self.max_epochs is not None:
-            epochs = _check_count("max_epochs", self.max_epochs)
-            objective = objective._replace(schedule=objective.schedule._replace(max_epochs=epochs))
+            objective = objective._replace(schedule=objective.schedule._replace(max_epochs=self.max_epochs))
         for name, label in private.items():
             if label.classes is None and not objective.continuous:
-                known = "'kdi' or 'lsdn'"
+                known = " or ".join(repr(entry.name) for entry in OBJECTIVES.values() if entry.continuous)
                 raise ValueError(
                     f"{_quote(name)} is continuous, but {objective.name} compares classes: set "
                     f"objective={known}, or cut it into classes."
@@ -224,15 +222,12 @@ class PrivacyTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
     def export(self, to: str | os.PathLike) -> Header:
         """Write the encoder alone to a file for the device; see `privjax.export`."""
         check_is_fitted(self)
-        names = getattr(self, "feature_names_in_", None)
-        weight = self.privacy_weight  # may hold NumPy numbers, for instance from a grid search
-        weight = {str(k): float(v) for k, v in weight.items()} if isinstance(weight, dict) else float(weight)
         return write_encoder(
             self.encoder_,
             to,
-            names=None if names is None else tuple(names),
+            names=tuple(getattr(self, "feature_names_in_", ())) or None,
             objective=_objective_name(self.objective),
-            privacy_weight=weight,
+            privacy_weight=self._plain_weight(),
         )
 
     def save(self, path: str | os.PathLike) -> None:
@@ -252,8 +247,8 @@ class PrivacyTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
             "feature_names": list(getattr(self, "feature_names_in_", ())),
             "y": [self._target.mean, self._target.spread],
         }
-        public = [array for layer in self._public for array in layer.arrays]
-        arrays |= {f"public/{i}": array for i, array in enumerate(public)}
+        for i, layer in enumerate(self._public):
+            arrays |= {f"public/{i}/kernel": layer.arrays[0], f"public/{i}/bias": layer.arrays[1]}
         if self._target.classes is not None:
             arrays["classes"] = self._target.classes
         write_arrays(Path(path), json.loads(json.dumps(header, default=lambda value: value.tolist())), arrays)
@@ -279,16 +274,14 @@ class PrivacyTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         if names:
             fitted.feature_names_in_ = np.asarray(names, dtype=object)
         fitted.encoder_ = Encoder.from_arrays(header, arrays)
-        public = [arrays[f"public/{i}"] for i in range(sum(name.startswith("public/") for name in arrays))]
-        pairs = list(zip(public[::2], public[1::2], strict=True))
-        kinds = ["dense_relu"] * (len(pairs) - 1) + ["dense"]
-        fitted._public = tuple(Layer(kind, pair) for kind, pair in zip(kinds, pairs, strict=True))
+        depth = (1 + sum(name.startswith("public/") for name in arrays)) // 2
+        public = [{key: arrays[f"public/{i}/{key}"] for key in ("kernel", "bias")} for i in range(depth)]
+        fitted._public = dense_layers({f"Dense_{i}": layer for i, layer in enumerate(public)}, last="dense")
         fitted._target = _Label(np.empty(0), arrays.get("classes"), *map(float, header["y"]))
-        if fitted.encoder_.input_shape != (width,) or (names and len(names) != width):
-            raise ValueError("its columns are not those of its encoder")
+        # One row of zeros shows whether everything fits together.
         outputs = _apply((*fitted.encoder_.layers, *fitted._public), np.zeros((1, width)))
-        if outputs.shape != (1, fitted._target.width):
-            raise ValueError("its classes are not those of its outputs")
+        if outputs.shape != (1, fitted._target.width) or (names and len(names) != width):
+            raise ValueError("its names or classes do not fit its networks")
         return fitted
 
     def _outputs(self, X) -> np.ndarray:
@@ -464,16 +457,13 @@ def _check_weights(weights: Any, num_rows: int) -> np.ndarray:
     return weights
 
 
-def _check_widths(name: str, widths: Any) -> list[int]:
+def _check_widths(name: str, widths: Any) -> tuple[int, ...]:
     if np.ndim(widths) != 1:
         raise ValueError(f"{name} must be a tuple of whole numbers, got {widths!r}.")
-    return [_check_count(name, width) for width in widths]
-
-
-def _check_count(name: str, value: Any) -> int:
-    if not isinstance(value, numbers.Integral) or value < 1:
-        raise ValueError(f"{name} must be a whole number of at least 1, got {value!r}.")
-    return int(value)
+    for width in widths:
+        if not isinstance(width, numbers.Integral) or width < 1:
+            raise ValueError(f"{name} must be a whole number of at least 1, got {width!r}.")
+    return tuple(widths)
 
 
 def _objective_name(objective: str | Objective) -> str:

@@ -273,8 +273,8 @@ def test_fit_without_private_variables_needs_weight_zero(data):
         (dict(n_components=0), {}, "n_components must be a whole number"),
         (dict(private_widths=20), {}, "private_widths must be a tuple of whole numbers, got 20"),
         (dict(public_widths=(4, 0)), {}, "public_widths must be a whole number of at least 1, got 0"),
-        (dict(max_epochs=2.5), {}, "max_epochs must be a whole number"),
-        (dict(batch_size=0), {}, "batch_size must be a whole number"),
+        (dict(max_epochs=2.5), {}, "max_epochs must be at least 1, a whole number"),
+        (dict(batch_size=0), {}, "batch_size must be at least 1, a whole number"),
         (dict(kinds={"user": "category"}), {}, "kinds must map y, sensitive_features to"),
         (dict(kinds={"y": "ordinal"}), {}, "kinds must map y, sensitive_features to"),
         (dict(kinds={"y": "continuous"}), {}, "y does not hold numbers, so it is a category"),
@@ -420,9 +420,9 @@ def test_a_forged_file_is_refused(data, fitted, tmp_path):
         {"classes": np.array(["run"])},
         {"params/Dense_0/kernel": np.zeros((4, 2), np.float32)},
         {"params/Dense_0/kernel": np.full((4, 3), np.nan, np.float32)},
-        {"public/0": np.zeros((2, 4), np.float32)},
-        {"public/0": np.full((3, 4), "a")},
-        {"public/4": np.zeros(3, np.float32)},
+        {"public/0/kernel": np.zeros((2, 4), np.float32)},
+        {"public/0/kernel": np.full((3, 4), "a")},
+        {"public/2/bias": np.zeros(3, np.float32)},
     ):
         write_arrays(forged, header, arrays | array_changes)
         refused()

@@ -38,7 +38,7 @@ ROOMS = {
     "auditing": {"files", "progress", "independence", "networks", "datasets", "sweeping"},
     "exporting": {"extras", "files", "progress", "datasets", "encoder", "networks", "sweeping"},
     "reporting": {"extras", "files", "auditing", "exporting", "sweeping"},
-    "estimator": {"files", "exporting", "networks", "encoder", "training"},
+    "estimator": {"files", "encoder", "exporting", "networks", "objectives", "training"},
 }
 NO_JAX = ("datasets", "auditing")
 HEAVY = (

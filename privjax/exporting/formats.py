@@ -77,7 +77,7 @@ def stablehlo_bytes(layers: Sequence[Layer], header: Header) -> bytes:
     """Make the content of a StableHLO file, for any number of rows on each of `PLATFORMS`."""
     import_optional("flatbuffers", extra="export")  # required by jax.export, not installed by jax
     rows = jax.ShapeDtypeStruct((*export.symbolic_shape("n"), *header.input_shape), np.float32)
-    # Accelerators multiply with fewer digits than float32 has, unless told otherwise.
+    # By default accelerators multiply with fewer digits than float32 has.
     with _without_locations(), jax.default_matmul_precision("highest"):
         program = export.export(jax.jit(lambda x: apply_jax(layers, x)), platforms=PLATFORMS)(rows)
         return seal(_header_text(header).encode() + b"\n" + bytes(program.serialize()))

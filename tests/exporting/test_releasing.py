@@ -283,8 +283,8 @@ def test_neither_the_source_nor_the_encoder_is_overwritten(folder, tmp_path):
     write(people, tmp_path / "rows.csv")
     (tmp_path / "link.csv").symlink_to(tmp_path / "rows.csv")
     before = (tmp_path / "rows.csv").read_bytes(), (folder / "encoder.npz").read_bytes()
-    for to, what in (("rows.csv", "source"), ("link.csv", "source"), (folder / "encoder.npz", "encoder")):
-        with pytest.raises(ValueError, match=f"to is the {what} itself"):
+    for to, name in (("rows.csv", "source"), ("link.csv", "source"), (folder / "encoder.npz", "encoder")):
+        with pytest.raises(ValueError, match=f"to is the {name} itself"):
             release_file(folder / "encoder.npz", tmp_path / "rows.csv", to=tmp_path / to)
     assert before == ((tmp_path / "rows.csv").read_bytes(), (folder / "encoder.npz").read_bytes())
     (tmp_path / "rows").mkdir()
