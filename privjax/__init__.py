@@ -31,9 +31,11 @@ from privjax.losses import (
     wdn_privacy_loss,
 )
 from privjax.networks import Networks, cnn_networks, nn_networks, scnn_networks
+from privjax.objectives import OBJECTIVES, Objective, Schedule, make_objective
+from privjax.release import ReleaseMechanism
 from privjax.reporting import report
 from privjax.sweeping import SweepResult, load_encoder, load_history, load_results, sweep
-from privjax.training import FitResult, Objective, fit, make_objective
+from privjax.training import FitResult, fit
 
 if TYPE_CHECKING:
     from privjax.estimator import PrivacyTransformer
@@ -47,8 +49,11 @@ __all__ = [
     "FitResult",
     "FourierFeatures",
     "Networks",
+    "OBJECTIVES",
     "Objective",
     "PrivacyTransformer",
+    "ReleaseMechanism",
+    "Schedule",
     "SweepResult",
     "audit",
     "audit_sweep",

@@ -8,14 +8,15 @@ import dataclasses
 import functools
 import math
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 from jax import Array
-from numpy.typing import ArrayLike
+from jax.typing import ArrayLike
+from jaxtyping import Float, Shaped
 
 from privjax.files import read_arrays, write_arrays
 from privjax.networks import Layer, Networks, Params, is_built_in, make_networks, multiply_adds
@@ -29,6 +30,8 @@ _BLOCK_NUMBERS = 1 << 22  # numbers of x in one step of the scaling
 _SPREAD_FLOOR = 1e-8
 _LARGEST = float(np.finfo(np.float32).max)
 
+Rows = Shaped[ArrayLike, "n ..."] | Sequence[Sequence[float]]
+SampleWeights = Shaped[ArrayLike, " n"]
 BlockFunction = Callable[[Params, Array, Array | None], Array]
 
 
@@ -45,7 +48,7 @@ class Scaling(NamedTuple):
     shift: np.ndarray
     spread: np.ndarray
 
-    def apply(self, x: ArrayLike) -> np.ndarray:
+    def apply(self, x: Rows) -> Float[np.ndarray, "n ..."]:
         """Scale rows, in the precision of x and by blocks, and return float32."""
         x = np.asarray(x)
         scaled = np.empty(x.shape, np.float32)
@@ -55,7 +58,7 @@ class Scaling(NamedTuple):
         return scaled
 
 
-def fit_scaling(x_train: ArrayLike, *, method: str = "standard", weights: ArrayLike | None = None) -> Scaling:
+def fit_scaling(x_train: Rows, *, method: str = "standard", weights: SampleWeights | None = None) -> Scaling:
     """Learn a scaling along the last axis of the training rows.
 
     Args:
@@ -131,16 +134,8 @@ class Encoder:
     input_shape: tuple[int, ...]
     release: ReleaseMechanism = exact()
 
-    def __call__(self, x: ArrayLike, *, key: Array | None = None) -> np.ndarray:
-        """Release z [n, d] for raw rows.
-
-        Args:
-          x: Raw rows [n, ...], or flat rows of the same size; any number of rows.
-          key: Random key for a stochastic release mechanism.
-
-        Returns:
-          The release in float32.
-        """
+    def __call__(self, x: Rows, *, key: Array | None = None) -> Float[np.ndarray, "n d"]:
+        """Release z for raw rows, or for flat rows of the same size; a stochastic mechanism needs a key."""
         rows = self._as_rows(x)
         if not self.release.stochastic:
             key = None
@@ -149,7 +144,7 @@ class Encoder:
         apply = release_function(self.networks, self.release)
         return apply_in_blocks(apply, {"private": self.params}, rows, key=key, prepare=self.scaling.apply)
 
-    def _as_rows(self, x: ArrayLike) -> np.ndarray:
+    def _as_rows(self, x: Rows) -> np.ndarray:
         rows, size = np.asarray(x), math.prod(self.input_shape)
         if rows.ndim < 2 or rows.shape[1:] not in (self.input_shape, (size,)):
             raise ValueError(
@@ -226,15 +221,10 @@ class Encoder:
         *,
         networks: Networks | None = None,
     ) -> "Encoder":
-        """Build an encoder from the result of `to_arrays`.
+        """Build an encoder from the result of `to_arrays`, also after the header went through JSON.
 
-        Args:
-          header: The header, also after it went through JSON; other keys are ignored.
-          arrays: The arrays; other names are ignored.
-          networks: The networks it was trained with, when they are not built by privjax.
-
-        Returns:
-          The encoder. ValueError when the arrays do not fit the networks or are not finite.
+        Pass networks when they are not built by privjax. Arrays that are not finite or do not fit the
+        networks are refused.
         """
         if networks is None:
             if header.get("networks") is None:
@@ -250,24 +240,16 @@ class Encoder:
         return cls(networks, params, scaling, shape, make_mechanism(header["release"]))
 
     def save(self, path: str | os.PathLike) -> None:
-        """Write the encoder to one `.npz`; an old file is replaced once the new one is complete.
-
-        Args:
-          path: The file to write.
-        """
+        """Write the encoder to one `.npz`; an old file is replaced once the new one is complete."""
         header, arrays = self.to_arrays()
         write_arrays(Path(path).expanduser(), {"format": _FORMAT, "version": _VERSION, **header}, arrays)
 
     @classmethod
     def load(cls, path: str | os.PathLike, *, networks: Networks | None = None) -> "Encoder":
-        """Read an encoder that `save` wrote; a damaged or changed file is refused, and nothing is unpickled.
+        """Read an encoder that `save` wrote.
 
-        Args:
-          path: The file to read.
-          networks: The networks it was trained with, when they are not built by privjax.
-
-        Returns:
-          The encoder.
+        Pass networks when they are not built by privjax. A damaged or changed file is refused, and nothing is
+        unpickled.
         """
         path = Path(path).expanduser()
         header, arrays = read_arrays(path)
@@ -298,12 +280,7 @@ def _fitting_array(arrays: Mapping[str, np.ndarray], name: str, shape: tuple[int
 def release_function(networks: Networks, release: ReleaseMechanism) -> BlockFunction:
     """Return private network and release mechanism as one function of parameters, scaled rows and a key.
 
-    Args:
-      networks: The networks.
-      release: The release mechanism.
-
-    Returns:
-      The function; the same arguments return the same object, so it compiles once.
+    The same arguments return the same function, so it compiles once.
     """
 
     def apply(params: Params, x: Array, key: Array | None) -> Array:
@@ -326,11 +303,8 @@ def apply_in_blocks(
       function: `function(params, rows, key)` returns a row for each row.
       params: Its parameters.
       x: Rows [n, ...]; n may be 0.
-      key: Random key; each block gets another one derived from it.
+      key: Random key, from which the key of each block is derived.
       prepare: Applied to each block of x in NumPy first.
-
-    Returns:
-      The rows of all blocks.
     """
     compiled = jax.jit(function)  # compiled programs are kept by function, whatever the parameters
     blocks = []

@@ -119,12 +119,6 @@ class Objective(NamedTuple):
       discriminator_rate: Adam's learning rate for the discriminator.
       schedule: When the rates fall and when training ends.
       settings: Settings of the loss as given to `make_objective`, for the record of a run.
-
-    Example:
-      >>> from privjax.losses import kdi_loss
-      >>> mine = Objective("mine", lambda z, p, *, attribute, **_: kdi_loss(z, attribute.matrix(p), rho=0.1))
-      >>> mine.schedule.kind
-      'plateau'
     """
 
     name: str

@@ -6,17 +6,9 @@ network is trained for the release that leaves the device.
 
 import functools
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from jax import Array
-
-
-class Mechanism(Protocol):
-    """Map z [n, d] and a random key, or None, to the release [n, k]; differentiable in z."""
-
-    def __call__(self, z: Array, key: Array | None, /) -> Array:
-        """Return the release."""
-        ...
 
 
 class ReleaseMechanism(NamedTuple):
@@ -26,13 +18,13 @@ class ReleaseMechanism(NamedTuple):
 
     Attributes:
       name: A key of `MECHANISMS`, so that a saved encoder can be loaded.
-      apply: `apply(z, key)` returns the release; each row depends on its own row of z alone.
-      stochastic: Whether `apply` needs a key.
+      apply: `apply(z, key)` returns the release [n, k] of z [n, d], row by row and differentiable in z.
+      stochastic: Whether `apply` needs a key; otherwise the key may be None.
       settings: The arguments of the constructor in `MECHANISMS`.
     """
 
     name: str
-    apply: Mechanism
+    apply: Callable[[Array, Array | None], Array]
     stochastic: bool = False
     settings: tuple[tuple[str, Any], ...] = ()
 

@@ -23,7 +23,8 @@ from privjax.estimator import PrivacyTransformer, _encode, _private_columns
 from privjax.exporting import load_file
 from privjax.files import read_arrays, write_arrays
 from privjax.networks import nn_networks
-from privjax.training import Objective, Schedule, fit, make_objective
+from privjax.objectives import Objective, Schedule, make_objective
+from privjax.training import fit
 
 N = 60
 TINY = dict(n_components=3, public_widths=(4,), max_epochs=2)

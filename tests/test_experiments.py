@@ -11,7 +11,7 @@ import ml_collections
 import pytest
 
 import privjax
-from privjax.training import Batch, hyperparameters, prepare, total_loss
+from privjax.training import TrainData, hyperparameters, prepare, total_loss
 
 EXPERIMENTS = Path(__file__).parents[1] / "experiments"
 CONFIGS = sorted(p.stem for p in (EXPERIMENTS / "configs").glob("*.py") if p.stem != "common")
@@ -76,7 +76,7 @@ def test_every_method_can_be_built(name, experiments):
         def gradient(params, constants, objective=objective, rows=rows, built=built):
             numbers = hyperparameters(objective, built.task, privacy_weight=1.0)
             loss = functools.partial(total_loss, config=built, key=key, constants=constants)
-            return jax.grad(loss, has_aux=True)(params, Batch(rows.x, rows.y, rows.p, None), numbers)[0]
+            return jax.grad(loss, has_aux=True)(params, TrainData(rows.x, rows.y, rows.p), numbers)[0]
 
         width = jax.eval_shape(networks.private, params, rows.x).shape[1]
         constants = objective.draw and jax.eval_shape(lambda: objective.draw(key, width))  # noqa: B023

@@ -23,7 +23,7 @@ from privjax.losses import mmd_loss
 from privjax.networks import Networks, apply_jax, dense_layers, scnn_networks
 from privjax.networks import dropout as drop
 from privjax.training import (
-    Batch,
+    TrainData,
     hyperparameters,
     init_state,
     measure,
@@ -119,7 +119,7 @@ def parts_of_a_step(x, y, s) -> dict[str, Callable[[], Any]]:
     params = init_state(numbers, data, config=config).params
     key = jax.random.key(0)
     rows = jax.random.permutation(key, ROWS)[:BATCH]
-    batch = Batch(data.x[rows], data.y[rows], data.p, None)._replace(p=jnp.asarray(s)[rows])
+    batch = TrainData(data.x[rows], data.y[rows], data.p)._replace(p=jnp.asarray(s)[rows])
     z = networks.private(params, batch.x)
     adam = optax.adam(1e-3)
     objective = config.objective._replace(privacy_loss=lambda z, p, **_: jnp.zeros(()))
@@ -210,7 +210,7 @@ def scnn_runs(seed: int = 0) -> dict[str, Callable[[], Any]]:
         data, config = prepare(x, y, s, networks=networks, batch_size=BATCH)
         numbers = hyperparameters(config.objective, config.task, privacy_weight=WEIGHT)
         state = init_state(numbers, data, config=config)
-        batch = Batch(data.x, data.y, data.p, None)
+        batch = TrainData(data.x, data.y, data.p)
 
         @jax.jit
         def step(params, optimizer_state, numbers=numbers, config=config, batch=batch):

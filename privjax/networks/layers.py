@@ -144,20 +144,7 @@ LAYER_KINDS: dict[str, LayerKind] = {
 
 
 def apply_numpy(layers: Sequence[Layer], x: np.ndarray) -> np.ndarray:
-    """Apply layers to rows in NumPy, in the type of x.
-
-    Args:
-      layers: The layers, whose first takes rows like x.
-      x: Rows [n, ...].
-
-    Returns:
-      The output of the last layer, [n, d] for the layers of an encoder.
-
-    Example:
-      >>> layer = Layer("dense", (np.array([[1.0], [2.0]]), np.array([0.5])))
-      >>> apply_numpy([layer], np.array([[3.0, 4.0]]))
-      array([[11.5]])
-    """
+    """Apply layers to rows in NumPy, in the widest type of rows and parameters."""
     for layer in layers:
         x = LAYER_KINDS[layer.kind].numpy(x, *layer.arrays, shape=layer.shape)
     return x

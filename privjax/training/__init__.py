@@ -1,21 +1,16 @@
 """Training of the three networks (Algorithm 1): one gradient, one scan, a member as arrays."""
 
-from privjax.objectives import OBJECTIVES, Attribute, Objective, Schedule, make_objective
 from privjax.training.data import (
     Hyperparameters,
     Rates,
-    Task,
     TrainConfig,
     TrainData,
     check_positive_integer,
     check_rates,
     hyperparameters,
-    make_data,
 )
 from privjax.training.fitting import FitResult, fit, one_blas_thread, prepare, public_outputs
 from privjax.training.loop import (
-    CONVERGED,
-    DIVERGED,
     FINISHED,
     RUNNING,
     STATUS_NAMES,
@@ -25,52 +20,32 @@ from privjax.training.loop import (
     no_history,
     train_epochs,
 )
-from privjax.training.loss import Batch, Losses, total_loss
-from privjax.training.monitor import (
-    Measures,
-    effective_rank,
-    live_units,
-    measure,
-    ridge_probe,
-    utility_score,
-)
+from privjax.training.loss import Losses, total_loss
+from privjax.training.monitor import Measures, measure, utility_score
 
 __all__ = [
-    "CONVERGED",
-    "DIVERGED",
     "FINISHED",
-    "OBJECTIVES",
     "RUNNING",
     "STATUS_NAMES",
-    "Attribute",
-    "Batch",
     "FitResult",
     "History",
     "Hyperparameters",
     "Losses",
     "Measures",
-    "Objective",
     "Rates",
-    "Schedule",
-    "Task",
     "TrainConfig",
     "TrainData",
     "TrainState",
     "check_positive_integer",
     "check_rates",
-    "effective_rank",
     "fit",
     "hyperparameters",
     "init_state",
-    "live_units",
-    "make_data",
-    "make_objective",
     "measure",
     "no_history",
     "one_blas_thread",
     "prepare",
     "public_outputs",
-    "ridge_probe",
     "total_loss",
     "train_epochs",
     "utility_score",

@@ -11,6 +11,7 @@ from jax.core import Tracer
 from jax.typing import ArrayLike
 from jaxtyping import Shaped
 
+from privjax.encoder import Rows, SampleWeights
 from privjax.networks import Networks
 from privjax.objectives import Attribute, Objective
 from privjax.release import ReleaseMechanism, exact
@@ -19,14 +20,12 @@ _DROPOUT = {"private_dropout": 0.2, "public_dropout": 0.5}
 _MAX_CLASSES = 10**6  # a larger label is an identifier, not a class number
 
 Value = TypeVar("Value")
-Rows = Shaped[ArrayLike, "n ..."]
 Labels = Shaped[ArrayLike, " n"] | Shaped[ArrayLike, "n _"]
-SampleWeights = Shaped[ArrayLike, " n"]
 RowNumbers = Shaped[ArrayLike, " _"] | Sequence[int]
 
 
 class TrainData(NamedTuple):
-    """One copy of the rows for all members of a sweep; a split is a choice of row numbers.
+    """Rows on the device: one copy for all members of a sweep, in which a split is a choice of row numbers.
 
     Attributes:
       x: Scaled inputs [n, ...].

@@ -16,7 +16,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Float
 from threadpoolctl import threadpool_limits
 
-from privjax.encoder import BlockFunction, Encoder, apply_in_blocks, fit_scaling
+from privjax.encoder import BlockFunction, Encoder, Rows, SampleWeights, apply_in_blocks, fit_scaling
 from privjax.networks import Networks, Params, nn_networks
 from privjax.objectives import OBJECTIVES, Objective, make_objective
 from privjax.release import ReleaseMechanism, exact
@@ -24,8 +24,6 @@ from privjax.training.data import (
     Labels,
     Rates,
     RowNumbers,
-    Rows,
-    SampleWeights,
     Task,
     TrainConfig,
     TrainData,

@@ -12,7 +12,7 @@ from privjax.encoder import release_function
 from privjax.networks import Params
 from privjax.objectives import Schedule
 from privjax.training.data import Hyperparameters, Task, TrainConfig, TrainData
-from privjax.training.loss import Batch, Losses, release_key, total_loss
+from privjax.training.loss import Losses, release_key, total_loss
 from privjax.training.monitor import Measures, measure
 
 RUNNING, CONVERGED, FINISHED, DIVERGED = range(4)
@@ -109,8 +109,8 @@ def train_epochs(
 ) -> tuple[TrainState, History]:
     """Train for more epochs; a member that has ended passes through unchanged.
 
-    Epochs in several calls give bitwise the same result as in one call. Under `vmap` over members, share
-    the rows with `in_axes=None`.
+    Several calls give bitwise the same result as one call with all epochs. Under `vmap` over members,
+    share the rows with `in_axes=None`.
 
     Args:
       state: The state to continue from.
@@ -203,7 +203,8 @@ def _step(state: TrainState, data: TrainData, numbers: Hyperparameters, config: 
         key = jax.random.fold_in(key, device)
     # The default mode of take masks every element for rows out of bounds.
     batch = jax.tree.map(
-        lambda a: jnp.take(a, rows, axis=0, mode="clip"), Batch(data.x, data.y, data.p, data.weights)
+        lambda a: jnp.take(a, rows, axis=0, mode="clip"),
+        data._replace(train_rows=None, validation_rows=None),
     )
     (total, losses), gradients = jax.value_and_grad(total_loss, has_aux=True)(
         params, batch, numbers, config=config, key=key, constants=state.constants

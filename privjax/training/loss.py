@@ -1,5 +1,6 @@
 """Algorithm 1 as one sum whose gradient gives each network the gradient of its own loss."""
 
+import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -10,9 +11,9 @@ from jax import Array, lax
 from jaxtyping import Float, Shaped
 
 from privjax.losses import orthonormality_penalty
-from privjax.networks import Params
+from privjax.networks import Networks, Params
 from privjax.objectives import Attribute, PrivacyLoss
-from privjax.training.data import Hyperparameters, Task, TrainConfig
+from privjax.training.data import Hyperparameters, Task, TrainConfig, TrainData
 
 ORTHONORMALITY_WEIGHT = 10.0
 _MAX_UNROLLED = 10  # classes of y
@@ -37,18 +38,9 @@ class Losses(NamedTuple):
     objective: Array
 
 
-class Batch(NamedTuple):
-    """Rows of the training data."""
-
-    x: Array
-    y: Array
-    p: Array | dict[str, Array]
-    weights: Array | None
-
-
 def total_loss(
     params: Params,
-    batch: Batch,
+    batch: TrainData,
     numbers: Hyperparameters,
     *,
     config: TrainConfig,
@@ -63,10 +55,10 @@ def total_loss(
 
     Args:
       params: `{"private", "public", "discriminator"}`.
-      batch: Rows of the data. With a mesh axis these are the rows of one device.
+      batch: Rows of the data; with a mesh axis, those of one device.
       numbers: Privacy weight and dropout rates.
-      config: The static config. With a mesh axis the result is the device's share of the sum, so the
-        gradients of all devices add up to the gradient for the whole batch.
+      config: The static config. With a mesh axis the sum is the device's share of the sum for the whole
+        batch, so the gradients of all devices add up.
       key: Random key of dropout, release mechanism and losses; None for a deterministic pass.
       constants: The result of `objective.draw`.
 
@@ -86,7 +78,7 @@ def total_loss(
         # device counts for its share, and the sum over devices is exactly the loss of the batch.
         share = 1.0 / lax.axis_size(axis)
         z, y, p, weights = lax.all_gather((z, batch.y, batch.p, batch.weights), axis, tiled=True)
-        batch = Batch(batch.x, y, p, weights)
+        batch = batch._replace(y=y, p=p, weights=weights)
     L_P, L_D = _private_losses(params, z, batch, config, loss_key, constants)
     w = networks.projection(params)
     L_O = jnp.zeros(()) if w is None else orthonormality_penalty(w)
@@ -129,48 +121,54 @@ def utility_loss(
 
 
 def _private_losses(
-    params: Params, z: Array, batch: Batch, config: TrainConfig, key: Array | None, constants: Any
+    params: Params, z: Array, batch: TrainData, config: TrainConfig, key: Array | None, constants: Any
 ) -> tuple[list[Array], Array]:
     """Compute L_P of each private variable, and L_D, the sum over all of them."""
-    objective, networks = config.objective, config.networks
+    objective = config.objective
     constant = lax.stop_gradient(params)
-    # L_D trains the discriminator alone; a tied network may read the parameters of the others.
+    # L_D trains the discriminator alone.
     trainable = {**constant, "discriminator": params["discriminator"]}
     L_P, L_D, first = [], jnp.zeros(()), 0
     for attribute in config.task.private:
         columns = slice(first, first + attribute.width)
         first += attribute.width
-
-        def critic(params: Params, columns=columns) -> Callable[[Array], Array] | None:
-            if objective.discriminator_loss is None:
-                return None
-            return lambda z: networks.discriminator(params, z)[:, columns]
-
-        settings = {"attribute": attribute, "constants": constants, "key": key}
-        L_P.append(_compare(objective.privacy_loss, z, batch, config, critic=critic(constant), **settings))
-        if objective.discriminator_loss is not None:
-            fixed_z = lax.stop_gradient(z)
-            L_D += _compare(
-                objective.discriminator_loss, fixed_z, batch, config, critic=critic(trainable), **settings
-            )
+        compare = functools.partial(
+            _compare, batch=batch, config=config, attribute=attribute, constants=constants, key=key
+        )
+        if objective.discriminator_loss is None:
+            L_P.append(compare(objective.privacy_loss, z, critic=None))
+        else:
+            fixed, learning = (_critic(config.networks, p, columns) for p in (constant, trainable))
+            L_P.append(compare(objective.privacy_loss, z, critic=fixed))
+            L_D += compare(objective.discriminator_loss, lax.stop_gradient(z), critic=learning)
     return L_P, L_D
 
 
+def _critic(networks: Networks, params: Params, columns: slice) -> Callable[[Array], Array]:
+    return lambda z: networks.discriminator(params, z)[:, columns]
+
+
 def _compare(
-    loss: PrivacyLoss, z: Array, batch: Batch, config: TrainConfig, *, attribute: Attribute, **settings: Any
+    loss: PrivacyLoss,
+    z: Array,
+    *,
+    batch: TrainData,
+    config: TrainConfig,
+    attribute: Attribute,
+    **arguments: Any,
 ) -> Array:
-    """Compute a loss over all rows of the batch, or within the classes of y."""
+    """Compute a loss over all rows of the batch, or the mean over the classes of y."""
     p = attribute.pick(batch.p)
 
     def weighted(weights: Array | None) -> Array:
-        return loss(z, p, attribute=attribute, weights=weights, **settings)
+        return loss(z, p, attribute=attribute, weights=weights, **arguments)
 
     if not config.objective.within_utility:
         return weighted(batch.weights)
     return mean_over_classes(weighted, batch, config.task)
 
 
-def mean_over_classes(loss: Callable[[Array], Array], batch: Batch, task: Task) -> Array:
+def mean_over_classes(loss: Callable[[Array], Array], batch: TrainData, task: Task) -> Array:
     """Compute sum_c N_c/N loss(weights of the rows with y = c): shapes must not depend on y."""
     weights = jnp.ones(batch.y.shape) if batch.weights is None else batch.weights
     within = weights * jax.nn.one_hot(batch.y, task.num_classes, axis=0)

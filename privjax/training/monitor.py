@@ -39,14 +39,7 @@ class Measures(NamedTuple):
 
 
 def measure(params: Params, data: TrainData, *, config: TrainConfig, key: Array | None = None) -> Measures:
-    """Measure the networks of one member.
-
-    Args:
-      params: Parameters of the networks.
-      data: The rows.
-      config: The static config.
-      key: Random key of a stochastic release mechanism.
-    """
+    """Measure the networks of one member, with a key when the release mechanism is stochastic."""
     task, release = config.task, release_function(config.networks, config.release)
     validation = measured_rows(data)
     alone = data.validation_rows is None
@@ -119,14 +112,6 @@ def effective_rank(z: Float[Array, "n d"], weights: Weights | None = None) -> Fl
     """Compute tr(C)^2 / tr(C^2) of the covariance C of z: d for d equal directions, 1 for one, 0 for none.
 
     This is the participation ratio of the eigenvalues of C, which need not be computed.
-
-    Args:
-      z: Releases.
-      weights: Non-negative sample weights.
-
-    Example:
-      >>> round(float(effective_rank(jnp.array([[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0], [0.0, -1.0]]))), 4)
-      2.0
     """
     w = _shares(z, weights)
     # The rounded mean of a constant unit would look like a direction.
@@ -139,16 +124,7 @@ def effective_rank(z: Float[Array, "n d"], weights: Weights | None = None) -> Fl
 
 
 def live_units(z: Float[Array, "n d"], weights: Weights | None = None) -> Integer[Array, ""]:
-    """Count the units of z that are not constant over the rows of positive weight.
-
-    Args:
-      z: Releases.
-      weights: Non-negative sample weights.
-
-    Example:
-      >>> int(live_units(jnp.array([[0.0, 3.0], [1.0, 3.0]])))
-      1
-    """
+    """Count the units of z that are not constant over the rows of positive weight."""
     return jnp.sum(_varies(z, _shares(z, weights))).astype(jnp.int32)
 
 
@@ -188,11 +164,6 @@ def ridge_probe(
 
     Returns:
       Balanced accuracy over the classes present when p is one-hot (1/l without any information), else R^2.
-
-    Example:
-      >>> p = jnp.eye(2)[jnp.arange(20) % 2]
-      >>> float(ridge_probe(p, p, p, p, discrete=True))
-      1.0
     """
     m, d = z.shape
     w, w_test = _shares(z, weights), _shares(z_test, test_weights)

@@ -5,7 +5,7 @@ import numpy as np
 
 from privjax import datasets, nn_networks
 from privjax.sweeping import sweep
-from privjax.training import Batch, hyperparameters, init_state, prepare, total_loss
+from privjax.training import TrainData, hyperparameters, init_state, prepare, total_loss
 
 NETWORKS = nn_networks(6, num_outputs=2, private_widths=(4,), public_widths=(8,))
 
@@ -49,4 +49,4 @@ def small_gradient(objective: str, networks=NETWORKS, weights=None):
             state.params, batch, numbers, config=config._replace(axis=axis), constants=state.constants
         )
 
-    return Batch(arrays.x, arrays.y, arrays.p, arrays.weights), gradient
+    return TrainData(arrays.x, arrays.y, arrays.p, arrays.weights), gradient

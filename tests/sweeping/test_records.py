@@ -10,9 +10,9 @@ from small import NETWORKS
 
 import privjax
 from privjax.datasets import Column, LoadSpec
+from privjax.objectives import Objective
 from privjax.sweeping import MemberRecord, SweepRun
 from privjax.sweeping.records import ObjectiveRecord, describe_networks
-from privjax.training import Objective
 
 
 def refuse(token):

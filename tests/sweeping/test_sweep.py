@@ -14,7 +14,7 @@ from small import NETWORKS, make_small, small_sweep
 import privjax
 from privjax import nn_networks
 from privjax.release import ReleaseMechanism
-from privjax.training import Schedule, make_objective
+from privjax.objectives import Schedule, make_objective
 
 
 def all_close(records, others, *, bound):

@@ -7,7 +7,9 @@ import pytest
 
 from privjax.kernels import gaussian, median_bandwidth
 from privjax.networks import nn_networks
-from privjax.training import Schedule, fit, hyperparameters, make_data, make_objective, prepare
+from privjax.objectives import Schedule, make_objective
+from privjax.training import fit, hyperparameters, prepare
+from privjax.training.data import make_data
 
 RNG = np.random.default_rng(0)
 N = 120

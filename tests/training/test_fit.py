@@ -16,8 +16,6 @@ from privjax.networks import Networks, nn_networks
 from privjax.objectives import OBJECTIVES, Objective, ObjectiveEntry, Schedule, make_objective
 from privjax.release import ReleaseMechanism
 from privjax.training import (
-    CONVERGED,
-    DIVERGED,
     FINISHED,
     RUNNING,
     TrainData,
@@ -28,6 +26,7 @@ from privjax.training import (
     prepare,
     train_epochs,
 )
+from privjax.training.loop import CONVERGED, DIVERGED
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 

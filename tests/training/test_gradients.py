@@ -10,16 +10,8 @@ import pytest
 from privjax.losses import mmd_loss
 from privjax.networks import nn_networks, scnn_networks
 from privjax.objectives import OBJECTIVES, Attribute, make_objective
-from privjax.training import (
-    Batch,
-    Losses,
-    Task,
-    TrainConfig,
-    hyperparameters,
-    make_data,
-    prepare,
-    total_loss,
-)
+from privjax.training import Losses, TrainConfig, TrainData, hyperparameters, prepare, total_loss
+from privjax.training.data import Task, make_data
 from privjax.training.loss import mean_over_classes
 
 WEIGHT = 0.7
@@ -56,7 +48,7 @@ def _problem(name, *, image=False):
     params = jax.tree.map(lambda a: a + 0.05 * jnp.sin(jnp.arange(a.size).reshape(a.shape)), params)
     config = TrainConfig(networks, objective, task)
     constants = objective.draw(jax.random.key(3), 5) if objective.draw is not None else None
-    batch = Batch(data.x, data.y, data.p, None)
+    batch = TrainData(data.x, data.y, data.p)
     numbers = hyperparameters(objective, task, privacy_weight=WEIGHT)
 
     def parts(params, key=jax.random.key(2)):  # noqa: B008 (an immutable value)
@@ -205,7 +197,7 @@ def _released_losses(objective, z, y, p):
     numbers = hyperparameters(objective, task, privacy_weight=1.0)
     settings = dict(config=TrainConfig(networks, objective, task), constants=constants)
     losses = jax.jit(functools.partial(total_loss, **settings))(
-        {"private": {}, "public": {}, "discriminator": {}}, Batch(z, y, p, None), numbers
+        {"private": {}, "public": {}, "discriminator": {}}, TrainData(z, y, p), numbers
     )[1]
     return float(losses.privacy), float(losses.discriminator)
 
@@ -216,7 +208,7 @@ def test_within_utility_is_the_same_sum_for_few_and_many_classes(classes):
     rng = np.random.default_rng(0)
     x, y, p = rng.normal(size=(80, 4)), rng.permutation(np.arange(80) % classes), rng.integers(0, 2, 80)
     data, config = prepare(x, y, p, objective=make_objective("mmd", within_utility=True))
-    batch = Batch(data.x, data.y, data.p, None)
+    batch = TrainData(data.x, data.y, data.p)
 
     def loss(weights):
         return mmd_loss(data.x, data.p, num_classes=2, weights=weights)
