@@ -22,6 +22,7 @@ from privjax import training
 from privjax.datasets import Dataset
 from privjax.encoder import Encoder, apply_in_blocks, release_function
 from privjax.networks import Networks
+from privjax.objectives import Objective, make_objective
 from privjax.progress import Progress, Reporter, reporter
 from privjax.release import ReleaseMechanism, exact
 from privjax.sweeping import members as grouping
@@ -29,7 +30,7 @@ from privjax.sweeping import plan as planning
 from privjax.sweeping import records, store
 from privjax.sweeping.members import Group, Member
 from privjax.sweeping.records import MemberRecord, SweepConfig, SweepRun
-from privjax.training import History, Objective, Rates, TrainConfig, TrainState
+from privjax.training import History, Rates, TrainConfig, TrainState
 from privjax.typed_json import to_json
 
 
@@ -148,7 +149,7 @@ def sweep(
       >>> result.encoder(1)(raw_rows[:3]).shape
       (3, 50)
     """
-    objective = training.make_objective(objective) if isinstance(objective, str) else objective
+    objective = make_objective(objective) if isinstance(objective, str) else objective
     release = exact() if release is None else release
     training.check_rates(rates)
     training.check_positive_integer("checkpoint_every", checkpoint_every)

@@ -13,8 +13,8 @@ from small import NETWORKS, make_small, small_sweep
 
 import privjax
 from privjax import nn_networks
-from privjax.release import ReleaseMechanism
 from privjax.objectives import Schedule, make_objective
+from privjax.release import ReleaseMechanism
 
 
 def all_close(records, others, *, bound):
