@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from privjax.datasets.errors import DataError
-from privjax.extras import need
+from privjax.extras import import_optional
 
 LARGEST = float(np.finfo(np.float32).max)
 _MISSING = ("", "na", "n/a", "nan", "null", "none", "?")
@@ -70,7 +70,8 @@ class Column:
 
 def typed_cells(values: Any, name: str) -> Cells:
     """Return a column of a Parquet file, DataFrame or array as cells."""
-    pa, pc, types = need("pyarrow"), need("pyarrow.compute"), need("pyarrow.types")
+    pa, pc = import_optional("pyarrow"), import_optional("pyarrow.compute")
+    types = import_optional("pyarrow.types")
     try:
         values = values if isinstance(values, pa.Array) else pa.array(values, from_pandas=True)
         values = values.dictionary_decode() if types.is_dictionary(values.type) else values
@@ -103,7 +104,7 @@ def parse_cells(words: Cells, column: str, kind: str | None, place: Place, *, pa
       place: Names a row in errors.
       padded_names: Whether whole numbers with leading zeros make names of a column.
     """
-    pa, pc = need("pyarrow"), need("pyarrow.compute")
+    pa, pc = import_optional("pyarrow"), import_optional("pyarrow.compute")
     hint = f"; pass kinds={{{column!r}: 'category'}} if the column holds names" if kind is None else ""
 
     def refuse(wrong: Any, reason: str) -> None:
@@ -134,7 +135,7 @@ def parse_cells(words: Cells, column: str, kind: str | None, place: Place, *, pa
 
 def _numbers(words: Cells) -> Cells | None:
     """Return the cells as int64 or float64, or None when one is no number or is written as nan."""
-    pa, pc = need("pyarrow"), need("pyarrow.compute")
+    pa, pc = import_optional("pyarrow"), import_optional("pyarrow.compute")
     with contextlib.suppress(pa.ArrowInvalid):
         cells = words.cast(pa.float64())
         if pc.any(pc.is_nan(cells)).as_py():
@@ -152,7 +153,7 @@ def _guess_kind(words: Cells) -> str:
     The first cell decides, unless it is a word and most cells are numbers: then the column holds
     numbers, and the word is refused. Numbers with a decimal comma are no classes either.
     """
-    pc = need("pyarrow.compute")
+    pc = import_optional("pyarrow.compute")
     known = words.drop_null()
     first = known[0].as_py() if len(known) else "0"
     if first.lower() in ("true", "false"):
@@ -164,12 +165,12 @@ def _guess_kind(words: Cells) -> str:
 
 def numbers(cells: Cells) -> np.ndarray:
     """Return numbers or truth values as float64, NaN where missing."""
-    return cells.cast(need("pyarrow").float64(), safe=False).to_numpy(zero_copy_only=False)
+    return cells.cast(import_optional("pyarrow").float64(), safe=False).to_numpy(zero_copy_only=False)
 
 
 def is_text(cells: Cells) -> bool:
     """Return whether the cells are text."""
-    return need("pyarrow.types").is_large_string(cells.type)
+    return import_optional("pyarrow.types").is_large_string(cells.type)
 
 
 def agreement(one: Cells, other: Cells) -> int | None:
@@ -177,7 +178,7 @@ def agreement(one: Cells, other: Cells) -> int | None:
 
     Rows in which either is missing do not count. A number agrees with the text of that number.
     """
-    pa, pc = need("pyarrow"), need("pyarrow.compute")
+    pa, pc = import_optional("pyarrow"), import_optional("pyarrow.compute")
     if len(one) > _HEAD and agreement(one[:_HEAD], other[:_HEAD]) is None:
         return None
     if is_text(one) != is_text(other):
@@ -190,7 +191,7 @@ def agreement(one: Cells, other: Cells) -> int | None:
 
 def _words(cells: Cells, *, plain: bool = False) -> Cells:
     """Return the cells as text; with `plain`, the text of a number is that number's."""
-    pa = need("pyarrow")
+    pa = import_optional("pyarrow")
     coded = cells.dictionary_encode()
     words = [_word(value, plain) for value in coded.dictionary.to_pylist()]
     return pa.array(words, pa.large_string()).take(coded.indices)
@@ -206,7 +207,7 @@ def _word(value: Any, plain: bool = False) -> str:
 
 def class_codes(cells: Cells, column: Column, place: Place) -> np.ndarray:
     """Return the class number of every cell, -1 where it is missing; other values are refused."""
-    pa, pc = need("pyarrow"), need("pyarrow.compute")
+    pa, pc = import_optional("pyarrow"), import_optional("pyarrow.compute")
     found, classes = cells, pa.array(column.classes)
     if is_text(cells) or column.kind == "text":
         found, classes = _words(cells), _words(classes)
@@ -229,7 +230,7 @@ def encode(cells: Cells, column: Column, place: Place) -> np.ndarray:
         return x
     if is_text(cells):
         _refuse(~missing, cells, column, place, "where a number is expected")
-        cells = cells.cast(need("pyarrow").float64())
+        cells = cells.cast(import_optional("pyarrow").float64())
     values = numbers(cells)
     with np.errstate(invalid="ignore"):
         if column.boolean:

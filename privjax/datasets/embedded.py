@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 
 from privjax.datasets.dataset import Dataset, Origin
-from privjax.extras import need
+from privjax.extras import import_optional
 
 
 def digits(*, seed: int = 0, validation: float = 0.1) -> Dataset:
@@ -21,7 +21,7 @@ def digits(*, seed: int = 0, validation: float = 0.1) -> Dataset:
     Returns:
       1797 rows of 64 features.
     """
-    bunch = need("sklearn.datasets").load_digits()
+    bunch = import_optional("sklearn.datasets").load_digits()
     data = Dataset.from_arrays(
         bunch.data,
         bunch.target % 2,
@@ -57,7 +57,7 @@ def diabetes(*, seed: int = 0, private: str = "age", validation: float = 0.1) ->
     """
     if private not in ("age", "sex"):
         raise ValueError(f"private must be 'age' or 'sex', got {private!r}.")
-    bunch = need("sklearn.datasets").load_diabetes(scaled=False)
+    bunch = import_optional("sklearn.datasets").load_diabetes(scaled=False)
     names = [str(name) for name in bunch.feature_names]
     column = names.index(private)
     s = bunch.data[:, column]

@@ -20,7 +20,7 @@ import numpy as np
 
 from privjax.datasets.columns import Cells, Column, Place, encode, parse_cells, typed_cells
 from privjax.datasets.errors import DataError
-from privjax.extras import need
+from privjax.extras import import_optional
 
 _ALL = 1 << 40  # rows in the block that holds a whole table
 _MOST_CELLS = 1 << 19  # in a block of `open_rows`
@@ -147,7 +147,7 @@ def _frame_source(frame: Any) -> Source:
 
 
 def _parquet_source(path: Path) -> Source:
-    pa, parquet = need("pyarrow"), need("pyarrow.parquet")
+    pa, parquet = import_optional("pyarrow"), import_optional("pyarrow.parquet")
     try:
         with parquet.ParquetFile(path) as file:
             schema, rows = file.schema_arrow, file.metadata.num_rows
@@ -168,7 +168,7 @@ def _parquet_source(path: Path) -> Source:
 
 def _coded_in(schema: Any) -> frozenset[str]:
     """Return the columns of whole numbers marked as categories: dictionaries, or by a note of pandas."""
-    types = need("pyarrow.types")
+    types = import_optional("pyarrow.types")
     notes = (schema.pandas_metadata or {}).get("columns", [])
     noted = {note.get("name") for note in notes if note.get("pandas_type") == "categorical"}
     return frozenset(
@@ -180,7 +180,7 @@ def _coded_in(schema: Any) -> frozenset[str]:
 
 
 def _csv_source(path: Path, delimiter: str | None) -> Source:
-    pa, arrow_csv = need("pyarrow"), need("pyarrow.csv")
+    pa, arrow_csv = import_optional("pyarrow"), import_optional("pyarrow.csv")
     names, mark, length = _csv_header(path, delimiter)
     parsing = arrow_csv.ParseOptions(delimiter=mark, newlines_in_values=True)
     text = dict.fromkeys(names, pa.large_string())
@@ -233,7 +233,7 @@ def _csv_header(path: Path, delimiter: str | None) -> tuple[tuple[str, ...], str
 
 def _rechunk(batches: Iterable[Any], rows: int) -> Iterator[Sequence[Any]]:
     """Yield the columns of record batches in blocks of so many rows."""
-    pa, pending = need("pyarrow"), []
+    pa, pending = import_optional("pyarrow"), []
     for batch in batches:
         pending.append(batch)
         while sum(part.num_rows for part in pending) >= rows:

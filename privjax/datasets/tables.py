@@ -24,7 +24,7 @@ from privjax.datasets.dataset import Dataset, LoadSpec, Origin, check_resolution
 from privjax.datasets.errors import DataError
 from privjax.datasets.splits import per_label_split
 from privjax.datasets.stream import Source, open_source
-from privjax.extras import need
+from privjax.extras import import_optional
 
 _EXACT = 1 << 53  # above, float64 merges neighbouring whole numbers
 _MOST_CATEGORIES = 1000  # of one feature: each is a column of x
@@ -256,7 +256,7 @@ def _read(
     blocks = [cells for _, cells in table.blocks(names, kinds=texts, padded_names=unasked)]
     if not blocks or not len(blocks[0][names[0]]):
         raise DataError(f"{table.label} has no rows.")
-    pa = need("pyarrow")
+    pa = import_optional("pyarrow")
     cells = {name: pa.concat_arrays([block[name] for block in blocks]) for name in names}
     total = len(cells[names[0]])
     holes = {name: np.asarray(found.is_null()) for name, found in cells.items() if found.null_count}
@@ -324,7 +324,7 @@ def _learn_column(
         hint = f"make it text, or pass kinds={{{name!r}: 'category'}} with a CSV"
         too_long = np.abs(values) > _EXACT
         _refuse_number(too_long, name, place, f"holds whole numbers too long to be distinct: {hint}")
-        known = known.cast(need("pyarrow").int64())
+        known = known.cast(import_optional("pyarrow").int64())
     return Column(name, _classes(label, name, known, is_label))
 
 

@@ -9,7 +9,7 @@ import jax
 import numpy as np
 
 from privjax import datasets
-from privjax.datasets import Dataset
+from privjax.datasets import Dataset, Split
 from privjax.encoder import Scaling, fit_scaling
 from privjax.sweeping.plan import Inputs
 from privjax.sweeping.records import PrivacyWeight
@@ -29,14 +29,17 @@ class Member(NamedTuple):
 
 
 class SeedData(NamedTuple):
-    """The data set of one seed in the data of its group: scaling, and numbers of its rows."""
+    """The data set of one seed, whose rows begin at row `start` of the data of a group."""
 
     content_hash: str
     input_shape: tuple[int, ...]
     scaling: Scaling
-    train_rows: np.ndarray
-    validation_rows: np.ndarray | None
-    test_rows: np.ndarray
+    split: Split
+    start: int = 0
+
+    def rows(self, part: str) -> np.ndarray:
+        """Return the row numbers of a part in the data of the group."""
+        return (self.start + getattr(self.split, part)).astype(np.int32)
 
 
 class Group(NamedTuple):
@@ -57,7 +60,9 @@ class Group(NamedTuple):
     def inputs(self, member: Member, rates: Rates) -> Inputs:
         """Return the split and the hyperparameters of one member."""
         seed = self.seeds[member.seed]
-        return Inputs(seed.train_rows, seed.validation_rows, make_hyperparameters(member, self.config, rates))
+        validation = seed.rows("validation")
+        numbers = make_hyperparameters(member, self.config, rates)
+        return Inputs(seed.rows("train"), validation if len(validation) else None, numbers)
 
 
 def make_members(privacy_weights: Sequence[Any], seeds: Sequence[int]) -> list[Member]:
@@ -133,11 +138,7 @@ def split_by_seed(members: Sequence[Member]) -> list[list[Member]]:
 def make_groups(members: Sequence[Member], load: Loader, *, scaling: str, **options: Any) -> Iterator[Group]:
     """Load and scale the data sets of some members, and group members whose data have equal shapes.
 
-    Args:
-      members: The members.
-      load: Function from a seed to its data set.
-      scaling: Method of `fit_scaling`.
-      **options: Keywords of `prepare`.
+    `load` is called once for each seed; `options` are keywords of `prepare`.
     """
     parts: dict[str, tuple[tuple[np.ndarray, ...], SeedData]] = {}  # by content hash
     grouped: dict[Any, dict[int, str]] = {}
@@ -152,23 +153,20 @@ def make_groups(members: Sequence[Member], load: Loader, *, scaling: str, **opti
         for content_hash in dict.fromkeys(hashes.values()):
             part, seed_data = parts.pop(content_hash)
             arrays.append(part)
-            placed[content_hash] = _shift_rows(seed_data, start)
+            placed[content_hash] = seed_data._replace(start=start)
             start += len(part[0])
-        joined = [
-            column[0] if len(column) == 1 else np.concatenate(column) for column in zip(*arrays, strict=True)
-        ]
-        train_data, config = prepare(*joined, **options)
+        columns = [part[0] if len(part) == 1 else np.concatenate(part) for part in zip(*arrays, strict=True)]
+        train_data, config = prepare(*columns, **options)
         seeds = {seed: placed[content_hash] for seed, content_hash in hashes.items()}
         yield Group([member for member in members if member.seed in seeds], train_data, config, seeds)
 
 
 def _scale(data: Dataset, method: str) -> tuple[tuple[np.ndarray, ...], SeedData]:
-    """Return x, y and s of a data set for training, and its scaling and rows."""
-    train, validation, test = (rows.astype(np.int32) for rows in data.split)
+    """Return x, y and s of a data set for training, and its scaling."""
+    train = data.split.train
     scaling = fit_scaling(data.x[train], method=method)
     arrays = (scaling.apply(data.x), _standardise(data.y, train), _standardise(data.s, train))
-    validation = validation if len(validation) else None
-    return arrays, SeedData(data.content_hash, data.x.shape[1:], scaling, train, validation, test)
+    return arrays, SeedData(data.content_hash, data.x.shape[1:], scaling, data.split)
 
 
 def _standardise(labels: np.ndarray, train: np.ndarray) -> np.ndarray:
@@ -181,10 +179,3 @@ def _standardise(labels: np.ndarray, train: np.ndarray) -> np.ndarray:
         return labels
     matrix = labels.reshape(len(labels), -1)
     return fit_scaling(matrix[train]).apply(matrix)
-
-
-def _shift_rows(data: SeedData, start: int) -> SeedData:
-    validation = None if data.validation_rows is None else start + data.validation_rows
-    return data._replace(
-        train_rows=start + data.train_rows, validation_rows=validation, test_rows=start + data.test_rows
-    )

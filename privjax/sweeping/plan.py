@@ -49,13 +49,7 @@ class Plan(NamedTuple):
 
 
 def make_plan(num_members: int, chunk_size: int | None, devices: Sequence[Any] | None) -> Plan:
-    """Plan the training of some members on the devices of this process.
-
-    Args:
-      num_members: Number of members.
-      chunk_size: Members at once on each device; chosen from the backend when None.
-      devices: Devices to train on; all local devices when None.
-    """
+    """Plan the training of some members on the devices of this process; arguments as for `sweep`."""
     devices = list(jax.local_devices() if devices is None else devices)
     if chunk_size is not None and chunk_size < 1:
         raise ValueError(f"chunk_size must be at least 1, got {chunk_size}.")
@@ -93,18 +87,10 @@ class Program(NamedTuple):
 def compile_to_fit(
     plan: Plan, data: TrainData, inputs: Inputs, *, config: TrainConfig, num_epochs: int, may_shrink: bool
 ) -> tuple[Plan, Program]:
-    """Compile the training of a chunk, for a plan or the largest smaller plan that fits the memory.
+    """Compile the training of a chunk; with `may_shrink`, for the largest smaller plan that fits the memory.
 
-    Args:
-      plan: Layout to begin with.
-      data: Rows that all members share.
-      inputs: Inputs of one member.
-      config: Everything static.
-      num_epochs: Largest number of epochs of one call.
-      may_shrink: Whether a smaller plan may replace one that does not fit.
-
-    Returns:
-      The plan and its program; equal shapes give the same program.
+    Equal shapes give the same program. `data` are shared by all members, `inputs` are those of one member,
+    and one call trains `num_epochs` at most.
 
     Raises:
       MemoryError: No plan fits.

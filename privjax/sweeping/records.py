@@ -159,18 +159,13 @@ def describe_networks(networks: Networks) -> dict[str, Any]:
 
 @dataclasses.dataclass(frozen=True)
 class SweepConfig:
-    """Everything that the numbers of a sweep depend on; a workdir belongs to one config.
+    """Everything that the numbers of a sweep depend on, as given to `sweep`; a workdir belongs to one config.
 
     Attributes:
       schema: Version of the files in the workdir.
       versions: Versions of privjax, jax, flax and optax.
-      objective: The objective.
       networks: Settings for `make_networks`; the kind "own" with parameter shapes for a user's networks.
-      privacy_weights: Weights of each seed, in the order given, as are `seeds`.
       rates: Learning and dropout rates that replace defaults.
-      scaling: Method of `fit_scaling`.
-      batch_size: Largest number of rows in a step.
-      num_epochs: Largest number of epochs, or None for that of the schedule.
       data: The data set of the first seed.
       release: Name and settings of the release mechanism.
     """

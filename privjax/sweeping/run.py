@@ -248,17 +248,6 @@ class _Ledger:
                 store.check_content_hash(self.folder, member.number, before, now)
         return [member for member in group.members if member.number not in self.records]
 
-    def restore(self, member: Member, content_hash: str, like: Any) -> list[np.ndarray]:
-        """Read the arrays of a member's checkpoint; none without one."""
-        if self.folder is None:
-            return []
-        return store.read_checkpoint(self.folder, member.number, content_hash, like)
-
-    def checkpoint(self, member: Member, content_hash: str, tree: Any) -> None:
-        """Keep the state of a member in training."""
-        if self.folder is not None:
-            store.save_checkpoint(self.folder, member.number, content_hash, tree)
-
     def add(self, member: store.FinishedMember) -> None:
         """Keep a finished member."""
         self.records[member.record.member] = member.record
@@ -366,7 +355,8 @@ class _GroupTrainer:
         history = _empty_history(self.group.config, len(members))
         for i, member in enumerate(members):
             like = jax.tree.map(lambda a, i=i: a[i], (states, history))
-            saved = self.ledger.restore(member, self.group.seeds[member.seed].content_hash, like)
+            seed = self.group.seeds[member.seed]
+            saved = store.read_checkpoint(self.ledger.folder, member.number, seed.content_hash, like)
             for array, part in zip(jax.tree.leaves((states, history)), saved, strict=bool(saved)):
                 array[i] = part
         # Padding is finished: it costs nothing where members run one at a time.
@@ -391,13 +381,11 @@ class _GroupTrainer:
         ended = (states.status != training.RUNNING) | (states.epoch >= self.settings.until)
         for i, member in enumerate(chunk.members):
             state, history = jax.tree.map(lambda a, i=i: a[i], (states, chunk.history))
-            if member.number in self.ledger.records:
-                continue
-            if ended[i]:
+            if not ended[i]:
+                seed = self.group.seeds[member.seed]
+                store.save_checkpoint(self.ledger.folder, member.number, seed.content_hash, (state, history))
+            elif member.number not in self.ledger.records:
                 self.ledger.add(_finish(member, state, history, self.group))
-            else:
-                content_hash = self.group.seeds[member.seed].content_hash
-                self.ledger.checkpoint(member, content_hash, (state, history))
         self.ledger.show(chunk, self.settings)
         return bool(ended[: len(chunk.members)].all())
 
@@ -430,7 +418,7 @@ def _finish(member: Member, state: TrainState, history: History, group: Group) -
         epochs=epochs,
         losses=records.LossRecord(**last.losses._asdict()),
         utility=records.UtilityRecord(
-            validation=None if seed.validation_rows is None else measures.utility,
+            validation=measures.utility if len(seed.split.validation) else None,
             test=_test_utility(member, state, group),
         ),
         effective_rank=measures.effective_rank,
@@ -444,7 +432,7 @@ def _finish(member: Member, state: TrainState, history: History, group: Group) -
 
 
 def _test_utility(member: Member, state: TrainState, group: Group) -> float | None:
-    config, rows = group.config, group.seeds[member.seed].test_rows
+    config, rows = group.config, group.seeds[member.seed].rows("test")
     if not len(rows):
         return None
     apply = release_function(config.networks, config.release)

@@ -46,10 +46,7 @@ class FinishedMember(NamedTuple):
 def open_workdir(folder: Path, config: SweepConfig, *, process: int = 0) -> Iterator[None]:
     """Lock a workdir for this process, and check that it belongs to this sweep.
 
-    Args:
-      folder: The workdir, created when missing.
-      config: The sweep. Process 0 writes it to an empty folder; every other process waits for it.
-      process: Number of this process.
+    Process 0 writes the config to an empty folder; every other process waits for it.
     """
     with contextlib.ExitStack() as stack:
         try:
@@ -153,15 +150,10 @@ def _read_member(folder: Path, member: int) -> tuple[MemberRecord, dict[str, Any
         raise ValueError(f"{path} cannot be read: {error}") from None
 
 
-def save_checkpoint(folder: Path, member: int, content_hash: str, tree: Any) -> None:
-    """Write the state of one member; the checkpoint before stays beside it.
-
-    Args:
-      folder: The workdir.
-      member: Number of the member.
-      content_hash: SHA-256 of the data set that the member is trained on.
-      tree: Pytree of NumPy arrays.
-    """
+def save_checkpoint(folder: Path | None, member: int, content_hash: str, tree: Any) -> None:
+    """Write the state of one member, a pytree of NumPy arrays; the checkpoint before stays beside it."""
+    if folder is None:
+        return
     header = {"schema": SCHEMA, "content_hash": content_hash, "leaves": _leaf_names(tree)}
     newest, before = _checkpoint_paths(folder, member)
     if newest.exists():
@@ -169,18 +161,13 @@ def save_checkpoint(folder: Path, member: int, content_hash: str, tree: Any) -> 
     write_arrays(newest, header, {f"{i:04d}": leaf for i, leaf in enumerate(jax.tree.leaves(tree))})
 
 
-def read_checkpoint(folder: Path, member: int, content_hash: str, like: Any) -> list[np.ndarray]:
-    """Read the newest readable checkpoint of one member.
+def read_checkpoint(folder: Path | None, member: int, content_hash: str, like: Any) -> list[np.ndarray]:
+    """Return the leaves of the newest readable checkpoint of one member; none if there is no such file.
 
-    Args:
-      folder: The workdir.
-      member: Number of the member.
-      content_hash: SHA-256 of the data set that the member is trained on.
-      like: Pytree with the shapes and types of the arrays.
-
-    Returns:
-      The leaves of the tree; none if there is no readable checkpoint.
+    A file with other leaves than `like` is damaged, and one of other data belongs to another sweep.
     """
+    if folder is None:
+        return []
     for path in _checkpoint_paths(folder, member):
         try:
             header, arrays = read_arrays(path)
