@@ -81,6 +81,8 @@ def fit_scaling(x_train: Rows, *, method: str = "standard", weights: SampleWeigh
     if method == "none":
         return Scaling(method, np.zeros(x.shape[-1], np.float32), np.ones(x.shape[-1], np.float32))
     w = np.ones(len(x)) if weights is None else np.asarray(weights, np.float64)
+    if not w.any():
+        raise ValueError("weights are zero for all training rows: give some of them a positive weight.")
     if method == "standard":
         shift = _weighted_mean(x, w, lambda block: block)
         spread = np.sqrt(_weighted_mean(x, w, lambda block: np.square(block - shift)))
@@ -151,7 +153,7 @@ class Encoder:
                 f"x must hold rows of shape {self.input_shape}, or flat rows of {size} numbers, "
                 f"got shape {rows.shape}."
             )
-        if rows.dtype.kind in "OSUMm":
+        if rows.dtype.kind in "OSUMmc":
             raise TypeError(f"x must hold real numbers, got {rows.dtype}: encode text as numbers.")
         return rows.reshape(len(rows), *self.input_shape)
 

@@ -16,6 +16,8 @@ from privjax.networks import nn_networks
 from privjax.objectives import Schedule, make_objective
 from privjax.training import fit
 
+pytestmark = pytest.mark.slow
+
 IDEAL = 0.2
 # (scaling of x, a weight in the paper's range for the objective)
 SETTINGS = {

@@ -99,6 +99,8 @@ class TestScaling:
             fit_scaling(_raw((3,)), method="robust")
         with pytest.raises(ValueError, match=r"x must hold rows \[n, ..., d\], got shape \(3,\)"):
             fit_scaling(np.ones(3))
+        with pytest.raises(ValueError, match="weights are zero for all training rows"):
+            fit_scaling(_raw((3,), rows=4), weights=np.zeros(4))
 
 
 class TestCall:

@@ -122,13 +122,9 @@ def scnn_networks(
             f"image_shape must be (height, width, channels) with sides of 4 or more, got {image_shape}."
         )
     check_sizes("image_shape", image_shape)
-    counts = {
-        "num_outputs": num_outputs,
-        "private_filters": private_filters,
-        "public_filters": public_filters,
-    }
-    for name, count in counts.items():
-        check_sizes(name, count)
+    check_sizes("num_outputs", num_outputs)
+    check_sizes("private_filters", private_filters)
+    check_sizes("public_filters", public_filters)
     check_sizes("num_features", num_features, minimum=0)
     check_sizes("public_widths", tuple(public_widths), minimum=0)
     hidden_shape = (image_shape[0] // 2, image_shape[1] // 2, private_filters)

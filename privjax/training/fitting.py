@@ -21,6 +21,7 @@ from privjax.networks import Networks, Params, nn_networks
 from privjax.objectives import OBJECTIVES, Objective, make_objective
 from privjax.release import ReleaseMechanism, exact
 from privjax.training.data import (
+    Hyperparameters,
     Labels,
     Rates,
     RowNumbers,
@@ -162,10 +163,18 @@ def fit(
     )
     x = np.asarray(x)
     rows = slice(None) if data.train_rows is None else np.asarray(data.train_rows)
-    learnt = fit_scaling(
-        x[rows], method=scaling, weights=None if data.weights is None else np.asarray(data.weights)[rows]
-    )
+    row_weights = None if data.weights is None else np.asarray(data.weights)[rows]
+    learnt = fit_scaling(x[rows], method=scaling, weights=row_weights)
     data = data._replace(x=jnp.asarray(learnt.apply(x)))
+    state, history = _train(data, numbers, config, num_epochs, mesh)
+    encoder = Encoder(config.networks, state.params["private"], learnt, x.shape[1:], config.release)
+    return FitResult(encoder, state, history, config, _baseline(data, config.task))
+
+
+def _train(
+    data: TrainData, numbers: Hyperparameters, config: TrainConfig, num_epochs: int | None, mesh: Mesh | None
+) -> tuple[TrainState, History]:
+    """Train one member on one device or on a mesh; return its state and the epochs that ran."""
     # Always the epochs of the whole schedule, so that fewer epochs are not another compilation.
     most = config.objective.schedule.max_epochs
     until = jnp.asarray(most if num_epochs is None else num_epochs, jnp.int32)
@@ -174,14 +183,12 @@ def fit(
         if mesh is None:
             state, history = train_epochs(start, data, numbers, config=config, num_epochs=most, until=until)
         else:
-            spread = _on_mesh(config._replace(axis=_only_axis(mesh, data, batch_size)), most, mesh)
+            spread = _on_mesh(config._replace(axis=_only_axis(mesh, data, config.batch_size)), most, mesh)
             arguments = (start, data, numbers, until)
             state, history = spread(*jax.device_put(arguments, NamedSharding(mesh, PartitionSpec())))
         jax.block_until_ready(state)
     ran = np.asarray(history.ran)
-    history = jax.tree.map(lambda a: np.asarray(a)[ran], history)
-    encoder = Encoder(config.networks, state.params["private"], learnt, x.shape[1:], config.release)
-    return FitResult(encoder, state, history, config, _baseline(data, config.task))
+    return state, jax.tree.map(lambda a: np.asarray(a)[ran], history)
 
 
 def prepare(

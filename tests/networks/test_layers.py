@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from privjax.encoder import Encoder
 from privjax.networks import (
     LAYER_KINDS,
     NETWORKS,
@@ -15,11 +16,15 @@ from privjax.networks import (
     apply_numpy,
     cnn_networks,
     dense_layers,
+    dropout,
     linear_networks,
     multiply_adds,
     nn_networks,
     scnn_networks,
 )
+from privjax.networks.layers import LayerKind, OnnxNode
+from privjax.networks.record import network_kind
+from privjax.training import fit
 
 RNG = np.random.default_rng(0)
 
@@ -167,3 +172,65 @@ def test_dense_layers_of_a_public_network():
     z = _normal(7, 50)
     layers = dense_layers(params["public"], last="dense")
     np.testing.assert_allclose(apply_numpy(layers, z), networks.public(params, z), rtol=1e-5, atol=1e-5)
+
+
+def test_dropout_keeps_the_mean_and_drops_at_the_rate():
+    x = jnp.ones((500, 501))
+    for rate in (0.1, 0.5, 0.9):
+        y = np.asarray(dropout(x, key=jax.random.key(0), rate=rate))
+        assert abs((y == 0).mean() - rate) < 0.005
+        assert abs(y.mean() - 1.0) < 0.02
+        assert len(np.unique(y)) == 2
+
+
+def test_dropout_at_rate_zero_or_without_a_key_changes_nothing():
+    x = _normal(10, 10)
+    np.testing.assert_array_equal(dropout(x, key=jax.random.key(0), rate=0.0), x)
+    np.testing.assert_array_equal(dropout(x, key=None, rate=0.5), x)
+
+
+def test_dropout_at_rate_one_drops_all():
+    assert not np.asarray(dropout(_normal(10, 10), key=jax.random.key(0), rate=1.0)).any()
+
+
+def test_another_dropout_rate_is_not_another_trace():
+    traces = []
+
+    def drop(rate, key):
+        traces.append(rate)
+        return dropout(jnp.ones((8, 8)), key=key, rate=rate)
+
+    jitted = jax.jit(drop)
+    rates, keys = jnp.array([0.0, 0.25, 0.5]), jax.random.split(jax.random.key(0), 3)
+    loop = jnp.stack([jitted(r, k) for r, k in zip(rates, keys, strict=True)])
+    assert len(traces) == 1
+    np.testing.assert_array_equal(jax.vmap(drop)(rates, keys), loop)
+
+
+def test_a_layer_kind_and_a_network_kind_are_one_entry_each(monkeypatch, tmp_path):
+    def square(x, *, shape):
+        return x * x
+
+    kind = LayerKind(square, square, onnx=lambda layer: [OnnxNode("Mul", layer.arrays)])
+
+    @network_kind("squares")
+    def squares_networks(input_shape, *, num_outputs):
+        dense = nn_networks(input_shape, num_outputs=num_outputs, private_widths=input_shape)
+
+        def private_layers(params):
+            return (Layer("square"),)
+
+        def private(params, x, *, key=None, dropout=0.0):
+            return apply_jax(private_layers(params), x, key=key, rate=dropout)
+
+        return dense._replace(private=private, private_layers=private_layers)
+
+    monkeypatch.setitem(LAYER_KINDS, "square", kind)
+    monkeypatch.setitem(NETWORKS, "squares", squares_networks)
+    x = _normal(40, 3)
+    networks = squares_networks(3, num_outputs=2)
+    result = fit(x, x[:, 0] ** 2 > 0.5, x[:, 1] > 0, networks=networks, num_epochs=2)
+    result.encoder.save(tmp_path / "encoder.npz")
+    loaded = Encoder.load(tmp_path / "encoder.npz")
+    assert loaded.networks is networks
+    np.testing.assert_allclose(apply_numpy(loaded.layers, x), result.encoder(x), rtol=1e-5)

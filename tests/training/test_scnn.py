@@ -2,11 +2,14 @@
 
 import jax
 import numpy as np
+import pytest
 from sklearn.datasets import load_digits
 
 from privjax.networks import cnn_networks, scnn_networks
 from privjax.objectives import Schedule, make_objective
 from privjax.training import fit
+
+pytestmark = pytest.mark.slow
 
 # Rates fall at a half and at three quarters, so that the penalty can settle.
 OBJECTIVE = make_objective("mmd", schedule=Schedule("fixed", max_epochs=60, falls=2))
