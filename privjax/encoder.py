@@ -32,7 +32,6 @@ _LARGEST = float(np.finfo(np.float32).max)
 
 Rows = Shaped[ArrayLike, "n ..."] | Sequence[Sequence[float]]
 SampleWeights = Shaped[ArrayLike, " n"]
-BlockFunction = Callable[[Params, Array, Array | None], Array]
 
 
 class Scaling(NamedTuple):
@@ -176,7 +175,7 @@ class Encoder:
         """Number of columns of z."""
         apply = release_function(self.networks, self.release)
         row = jax.ShapeDtypeStruct((1, *self.input_shape), np.float32)
-        return jax.eval_shape(apply, {"private": self.params}, row, jax.random.key(0)).shape[-1]
+        return jax.eval_shape(apply, {"private": self.params}, row, key=jax.random.key(0)).shape[-1]
 
     @property
     def num_parameters(self) -> int:
@@ -279,20 +278,20 @@ def _fitting_array(arrays: Mapping[str, np.ndarray], name: str, shape: tuple[int
 
 
 @functools.cache
-def release_function(networks: Networks, release: ReleaseMechanism) -> BlockFunction:
-    """Return private network and release mechanism as one function of parameters, scaled rows and a key.
+def release_function(networks: Networks, release: ReleaseMechanism) -> Callable[..., Array]:
+    """Return private network and release mechanism as one function `(params, scaled rows, *, key=None)`.
 
     The same arguments return the same function, so it compiles once.
     """
 
-    def apply(params: Params, x: Array, key: Array | None) -> Array:
+    def apply(params: Params, x: Array, *, key: Array | None = None) -> Array:
         return release.apply(networks.private(params, x), key)
 
     return apply
 
 
 def apply_in_blocks(
-    function: BlockFunction,
+    function: Callable[..., Array],
     params: Params,
     x: np.ndarray,
     *,
@@ -302,7 +301,7 @@ def apply_in_blocks(
     """Apply a JAX function to many rows in the memory of a few.
 
     Args:
-      function: `function(params, rows, key)` returns a row for each row.
+      function: `function(params, rows, key=key)` returns a row for each row, as networks do.
       params: Its parameters.
       x: Rows [n, ...]; n may be 0.
       key: Random key, from which the key of each block is derived.
@@ -317,5 +316,5 @@ def apply_in_blocks(
         size = 1 << max(len(rows) - 1, 0).bit_length()
         padded = np.pad(rows, [(0, size - len(rows))] + [(0, 0)] * (rows.ndim - 1))
         block_key = None if key is None else jax.random.fold_in(key, number)
-        blocks.append(np.asarray(compiled(params, padded, block_key), np.float32)[: len(rows)])
+        blocks.append(np.asarray(compiled(params, padded, key=block_key), np.float32)[: len(rows)])
     return np.concatenate(blocks)

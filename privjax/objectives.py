@@ -45,7 +45,15 @@ class Attribute(NamedTuple):
 
 
 class PrivacyLoss(Protocol):
-    """A loss of z [n, d] and one private variable p, called with the keywords below."""
+    """A loss of z [n, d] and one private variable p: integer labels [n], or continuous values [n, k].
+
+    Args:
+      attribute: Number of classes and width of p.
+      critic: Map z to the discriminator's scores [n, width]; None without a discriminator loss.
+      weights: Sample weights [n], or None for equal weights.
+      constants: The result of `Objective.draw`.
+      key: Random key of this step; None for a deterministic loss.
+    """
 
     def __call__(
         self,
@@ -59,17 +67,7 @@ class PrivacyLoss(Protocol):
         constants: Any,
         key: Array | None,
     ) -> Array:
-        """Return a scalar.
-
-        Args:
-          z: Releases [n, d].
-          p: Integer labels [n], or continuous values [n, k].
-          attribute: Number of classes and width of p.
-          critic: Map z to the discriminator's scores [n, width]; None without a discriminator loss.
-          weights: Sample weights [n], or None for equal weights.
-          constants: The result of `Objective.draw`.
-          key: Random key of this step; None for a deterministic loss.
-        """
+        """Return a scalar."""
         ...
 
 
@@ -153,18 +151,33 @@ class ObjectiveEntry(NamedTuple):
     continuous: bool = False
 
 
-def _mmd(kernel: Kernel | None = None) -> Objective:
-    kernel = gaussian_mixture() if kernel is None else kernel
+OBJECTIVES: dict[str, ObjectiveEntry] = {}
+_MMD_WEIGHTS = (0.0, 2.0**-10, 2.0**-4, 1.0, 2.0, 4.0, 8.0, 16.0, 2.0**10)
+_MIXTURE = gaussian_mixture()
+# The discriminator must keep up with the private network, so the other rates are ten times smaller.
+_ADVERSARIAL = {"private_rate": 1e-4, "public_rate": 1e-4, "schedule": Schedule("fixed")}
 
+
+def _entry(name: str, summary: str, weights: Sequence[float], *, continuous: bool = False):
+    """Decorate the constructor of an objective with its entry in `OBJECTIVES`."""
+
+    def register(make: Callable[..., Objective]) -> Callable[..., Objective]:
+        OBJECTIVES[name] = ObjectiveEntry(name, summary, weights, make, continuous)
+        return make
+
+    return register
+
+
+@_entry("mmd", "Maximum mean discrepancy of each class to the rest.", _MMD_WEIGHTS)
+def _mmd(kernel: Kernel = _MIXTURE) -> Objective:
     def privacy_loss(z, p, *, attribute, weights, **_):
         return mmd_loss(z, p, kernel=kernel, num_classes=attribute.num_classes, weights=weights)
 
     return Objective("mmd", privacy_loss)
 
 
-def _rff_mmd(kernel: Kernel | None = None, num_features: int = 1000) -> Objective:
-    kernel = gaussian_mixture() if kernel is None else kernel
-
+@_entry("rff_mmd", "Maximum mean discrepancy on random Fourier features.", _MMD_WEIGHTS)
+def _rff_mmd(kernel: Kernel = _MIXTURE, num_features: int = 1000) -> Objective:
     def draw(key, width):
         return random_fourier_features(key, width, kernel=kernel, num_features=num_features)
 
@@ -174,37 +187,37 @@ def _rff_mmd(kernel: Kernel | None = None, num_features: int = 1000) -> Objectiv
     return Objective("rff_mmd", privacy_loss, draw=draw)
 
 
-def _kdi(kernel: Kernel | None = None, rho: float = 1e-4) -> Objective:
-    kernel = gaussian_mixture() if kernel is None else kernel
+_KDI_WEIGHTS = (0.0, 2.0**-10, 2.0**-9, 2.0**-8, 2.0**-6, 2.0**-4, 1.0)
 
+
+@_entry("kdi", "Kernel discriminant information.", _KDI_WEIGHTS, continuous=True)
+def _kdi(kernel: Kernel = _MIXTURE, rho: float = 1e-4) -> Objective:
     def privacy_loss(z, p, *, attribute, weights, **_):
         return kdi_loss(z, attribute.matrix(p), kernel=kernel, rho=rho, weights=weights)
 
     return Objective("kdi", privacy_loss)
 
 
-# The discriminator must keep up with the private network, so the other rates are ten times smaller.
-_ADVERSARIAL = {"private_rate": 1e-4, "public_rate": 1e-4, "schedule": Schedule("fixed")}
+_WDN_WEIGHTS = (0.0, 2.0**-10, 2.0**-4, 1.0, 4.0, 16.0, 64.0, 2.0**10)
 
 
+@_entry("wdn", "Wasserstein discriminator network.", _WDN_WEIGHTS)
 def _wdn(penalty: float = 10.0, noise: float = 0.0) -> Objective:
     def privacy_loss(z, p, *, attribute, critic, weights, **_):
         return wdn_privacy_loss(z, attribute.matrix(p), critic, weights=weights)
 
     def discriminator_loss(z, p, *, attribute, critic, weights, key, **_):
-        return wdn_discriminator_loss(
-            z,
-            attribute.matrix(p),
-            critic,
-            penalty=penalty,
-            noise=noise,
-            key=key if noise else None,
-            weights=weights,
-        )
+        key = key if noise else None
+        p = attribute.matrix(p)
+        return wdn_discriminator_loss(z, p, critic, penalty=penalty, noise=noise, key=key, weights=weights)
 
     return Objective("wdn", privacy_loss, discriminator_loss, **_ADVERSARIAL)
 
 
+_LSDN_WEIGHTS = (0.0, 2.0**-4, 1.0, 16.0, 64.0, 2.0**8, 2.0**10, 2.0**12)
+
+
+@_entry("lsdn", "Least-squares discriminator network.", _LSDN_WEIGHTS, continuous=True)
 def _lsdn() -> Objective:
     def privacy_loss(z, p, *, attribute, critic, weights, **_):
         return lsdn_privacy_loss(z, attribute.matrix(p), critic, weights=weights)
@@ -213,37 +226,6 @@ def _lsdn() -> Objective:
         return lsdn_discriminator_loss(z, attribute.matrix(p), critic, weights=weights)
 
     return Objective("lsdn", privacy_loss, discriminator_loss, **_ADVERSARIAL)
-
-
-_MMD_WEIGHTS = (0.0, 2.0**-10, 2.0**-4, 1.0, 2.0, 4.0, 8.0, 16.0, 2.0**10)
-
-OBJECTIVES: dict[str, ObjectiveEntry] = {
-    entry.name: entry
-    for entry in (
-        ObjectiveEntry("mmd", "Maximum mean discrepancy of each class to the rest.", _MMD_WEIGHTS, _mmd),
-        ObjectiveEntry("rff_mmd", "MMD on random Fourier features.", _MMD_WEIGHTS, _rff_mmd),
-        ObjectiveEntry(
-            "kdi",
-            "Kernel discriminant information.",
-            (0.0, 2.0**-10, 2.0**-9, 2.0**-8, 2.0**-6, 2.0**-4, 1.0),
-            _kdi,
-            continuous=True,
-        ),
-        ObjectiveEntry(
-            "wdn",
-            "Wasserstein distance by a discriminator network.",
-            (0.0, 2.0**-10, 2.0**-4, 1.0, 4.0, 16.0, 64.0, 2.0**10),
-            _wdn,
-        ),
-        ObjectiveEntry(
-            "lsdn",
-            "Least-squares discriminator network.",
-            (0.0, 2.0**-4, 1.0, 16.0, 64.0, 2.0**8, 2.0**10, 2.0**12),
-            _lsdn,
-            continuous=True,
-        ),
-    )
-}
 
 
 def make_objective(name: str, **settings: Any) -> Objective:

@@ -438,7 +438,7 @@ def _test_utility(member: Member, state: TrainState, group: Group) -> float | No
     apply = release_function(config.networks, config.release)
     x = np.asarray(group.data.x[rows])
     z = apply_in_blocks(apply, state.params, x, key=jax.random.key(member.seed))
-    outputs = training.public_outputs(config.networks, state.params, z)
+    outputs = apply_in_blocks(config.networks.public, state.params, z)
     return _finite(training.utility_score(jnp.asarray(outputs), group.data.y[rows], config.task))
 
 

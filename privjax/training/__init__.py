@@ -9,7 +9,7 @@ from privjax.training.data import (
     check_rates,
     hyperparameters,
 )
-from privjax.training.fitting import FitResult, fit, one_blas_thread, prepare, public_outputs
+from privjax.training.fitting import FitResult, fit, one_blas_thread, prepare
 from privjax.training.loop import (
     FINISHED,
     RUNNING,
@@ -45,7 +45,6 @@ __all__ = [
     "no_history",
     "one_blas_thread",
     "prepare",
-    "public_outputs",
     "total_loss",
     "train_epochs",
     "utility_score",

@@ -13,11 +13,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
-from jaxtyping import Float
 from threadpoolctl import threadpool_limits
 
-from privjax.encoder import BlockFunction, Encoder, Rows, SampleWeights, apply_in_blocks, fit_scaling
-from privjax.networks import Networks, Params, nn_networks
+from privjax.encoder import Encoder, Rows, SampleWeights, apply_in_blocks, fit_scaling
+from privjax.networks import Networks, nn_networks
 from privjax.objectives import OBJECTIVES, Objective, make_objective
 from privjax.release import ReleaseMechanism, exact
 from privjax.training.data import (
@@ -35,8 +34,6 @@ from privjax.training.data import (
 )
 from privjax.training.loop import STATUS_NAMES, History, TrainState, init_state, train_epochs
 from privjax.training.monitor import measured_rows, utility_score
-
-Releases = Float[np.ndarray, "n d"]
 
 
 class FitResult(NamedTuple):
@@ -84,7 +81,7 @@ class FitResult(NamedTuple):
         return float(utility_score(jnp.asarray(outputs), jnp.asarray(y), self.config.task))
 
     def _outputs(self, x: Rows, key: Array | None) -> np.ndarray:
-        return public_outputs(self.config.networks, self.state.params, self.encoder(x, key=key))
+        return apply_in_blocks(self.config.networks.public, self.state.params, self.encoder(x, key=key))
 
     def __repr__(self) -> str:
         """Summarise the training in one line."""
@@ -308,16 +305,6 @@ def _baseline(data: TrainData, task: Task) -> float:
     weights = np.ones(len(rows)) if data.weights is None else np.asarray(data.weights[rows])
     shares = np.bincount(np.asarray(data.y[rows]), weights)
     return float(shares.max() / max(shares.sum(), np.finfo(np.float32).tiny))
-
-
-def public_outputs(networks: Networks, params: Params, z: Releases) -> Float[np.ndarray, "n k"]:
-    """Apply the public network to releases by blocks; return logits, or predictions of a continuous y."""
-    return apply_in_blocks(_public_function(networks), params, z)
-
-
-@functools.cache
-def _public_function(networks: Networks) -> BlockFunction:
-    return lambda params, z, key: networks.public(params, z)
 
 
 _lock = threading.Lock()

@@ -80,7 +80,7 @@ def init_state(hyperparameters: Hyperparameters, data: TrainData, *, config: Tra
     constants = None
     if config.objective.draw is not None:
         release = release_function(config.networks, config.release)
-        z = jax.eval_shape(release, params, data.x[:1], init_key)
+        z = jax.eval_shape(release, params, data.x[:1], key=init_key)
         constants = config.objective.draw(draw_key, z.shape[-1])
     return TrainState(
         params=params,

@@ -51,12 +51,12 @@ def measure(params: Params, data: TrainData, *, config: TrainConfig, key: Array 
         # The default mode masks every element for rows out of bounds, which costs more than all the rest.
         return jnp.take(a, rows, axis=0, mode="clip")
 
-    z = release(params, take(data.x, validation), key)
+    z = release(params, take(data.x, validation), key=key)
     outputs = config.networks.public(params, z)
     y = take(data.y, validation)
     weights = jnp.ones(len(data.x)) if data.weights is None else data.weights
     w_fitted, w = take(weights, fitted), take(weights, validation)
-    z_fitted = z[::2] if alone else release(params, take(data.x, fitted), key)
+    z_fitted = z[::2] if alone else release(params, take(data.x, fitted), key=key)
     probe = []
     for attribute in task.private:
         p = attribute.pick(data.p)
