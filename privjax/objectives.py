@@ -109,9 +109,9 @@ class Objective(NamedTuple):
       discriminator_loss: The loss that the discriminator minimises; None without a discriminator.
       draw: `draw(key, width)` returns arrays drawn once for z of that width, passed on as `constants`.
       continuous: Whether p may be continuous.
-      within_utility: Whether only rows of the same class of y are compared, so that the loss measures what
-        z says about p beyond y. The paper's loss compares all rows: where y itself depends on p, it is
-        small only when y is lost too.
+      within_utility: Whether only rows of the same class of y are compared, so that the loss measures the
+        information of z about p beyond y. The paper's loss compares all rows: where y itself depends on p,
+        it is small only when y is lost too.
       private_rate: Adam's learning rate for the private network.
       public_rate: Adam's learning rate for the public network.
       discriminator_rate: Adam's learning rate for the discriminator.
@@ -133,7 +133,7 @@ class Objective(NamedTuple):
 
 
 class ObjectiveEntry(NamedTuple):
-    """What the library knows about a named objective.
+    """The registry entry of a named objective.
 
     Attributes:
       name: The name in APIs, on the command line and in results.

@@ -41,7 +41,7 @@ def make_networks(settings: Mapping[str, Any]) -> Networks:
 
 
 def is_built_in(networks: Networks) -> bool:
-    """Tell whether `make_networks` can build these very networks, with the same functions."""
+    """Return whether `make_networks` builds these networks, with the same functions."""
     return networks.settings is not None and make_networks(dict(networks.settings)) == networks
 
 

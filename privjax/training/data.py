@@ -270,7 +270,7 @@ def as_labels(name: str, labels: Labels, n: int) -> tuple[np.ndarray, int]:
 
 
 def _is_real(values: np.ndarray) -> bool:
-    """Tell whether values are integers or floats, including bfloat16 and its like."""
+    """Return whether values are integers or floats, including bfloat16 and its like."""
     return jnp.issubdtype(values.dtype, jnp.integer) or jnp.issubdtype(values.dtype, jnp.floating)
 
 
