@@ -2,15 +2,12 @@
 
 from privjax.datasets.columns import Column
 from privjax.datasets.dataset import Dataset, LoadSpec, Origin, Part, SourceFile, Split
-from privjax.datasets.errors import DataError
 from privjax.datasets.registry import Description, describe, load, load_again, names, reload
 from privjax.datasets.simulated import simulated_blocks, simulated_truth
 from privjax.datasets.splits import (
-    disjoint_users_split,
+    DataError,
     grouped_split,
     per_label_split,
-    random_groups,
-    sampled_people_groups,
     separated_frames_split,
     time_block_split,
 )
@@ -28,17 +25,14 @@ __all__ = [
     "Split",
     "Table",
     "describe",
-    "disjoint_users_split",
     "from_table",
     "grouped_split",
     "load",
     "load_again",
     "names",
     "per_label_split",
-    "random_groups",
     "read_table",
     "reload",
-    "sampled_people_groups",
     "separated_frames_split",
     "simulated_blocks",
     "simulated_truth",

@@ -1,13 +1,12 @@
 """Adult: census income of 1994; utility = income, private = sex or race."""
 
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
-from privjax.datasets.errors import DataError
 from privjax.datasets.published import Files, PublishedSet, Rows, refuse_damaged
-from privjax.datasets.splits import Split, generator, stratified_pick
+from privjax.datasets.splits import DataError, fixed_test_split
 from privjax.extras import import_optional
 
 _NUMBERS = ["age", "fnlwgt", "education-num", "capital-gain", "capital-loss", "hours-per-week"]
@@ -57,13 +56,6 @@ def _select(rows: Rows, *, private: str, seed: int) -> Rows:
     return Rows({**rows.arrays, "x": rows.arrays["x"][:, kept]}, {**rows.names, "features": features})
 
 
-def _official(arrays: Mapping[str, np.ndarray], *, seed: int, validation: float) -> Split:
-    """Keep the official test rows; validation has the same share of both incomes."""
-    train, test = (np.flatnonzero(arrays["is_test"] == part) for part in (False, True))
-    picked = stratified_pick(arrays["income"][train], validation, generator(seed, "validation"))
-    return Split(train[~picked], train[picked], test)
-
-
 SET = PublishedSet(
     name="adult",
     title="Adult: census income of 1994",
@@ -78,7 +70,9 @@ SET = PublishedSet(
     read=_read,
     utility="income",
     private=("sex", "race"),
-    protocols={"official": _official},
+    protocols={
+        "official": lambda arrays, **how: fixed_test_split(arrays["income"], arrays["is_test"], **how)
+    },
     select=_select,
     num_rows=48842,
 )

@@ -5,9 +5,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from privjax.datasets.errors import DataError
 from privjax.datasets.published import Files, PublishedSet, Rows
-from privjax.datasets.splits import per_label_split
+from privjax.datasets.splits import DataError, per_label_split
 
 _IMAGE = re.compile(r"([a-z0-9]+)_(?:straight|left|right|up)_[a-z]+_(open|sunglasses)_4\.pgm$")
 _HEADER = re.compile(rb"P5\s+32\s+30\s+\d+\s")

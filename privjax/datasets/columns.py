@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from privjax.datasets.errors import DataError
-from privjax.extras import import_optional
+from privjax.datasets.splits import DataError
+from privjax.extras import need
 
 LARGEST = float(np.finfo(np.float32).max)
 _MISSING = ("", "na", "n/a", "nan", "null", "none", "?")

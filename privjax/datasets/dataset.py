@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from privjax.datasets.columns import Column
-from privjax.datasets.errors import DataError
-from privjax.datasets.splits import Split, check_split, grouped_split, per_label_split
+from privjax.datasets.splits import DataError, Split, check_split, grouped_split, per_label_split
 
 _STEPS = 100  # a column with fewer float32 values than this between its extremes has lost its digits
 _FUNCTIONS = ("load", "from_table")

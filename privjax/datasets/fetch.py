@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from privjax.datasets.dataset import SourceFile
-from privjax.datasets.errors import DataError
 from privjax.datasets.published import Files, PublishedSet, Rows, open_files
+from privjax.datasets.splits import DataError
 from privjax.extras import import_optional
 from privjax.files import exclusive
 

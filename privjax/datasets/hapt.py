@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from privjax.datasets.errors import DataError
 from privjax.datasets.har import ACTIVITIES
 from privjax.datasets.mhealth import separated_frames
 from privjax.datasets.published import Files, PublishedSet, Rows, check_labels, read_matrix, refuse_damaged
+from privjax.datasets.splits import DataError
 
 _TRANSITIONS = "STAND_TO_SIT SIT_TO_STAND SIT_TO_LIE LIE_TO_SIT STAND_TO_LIE LIE_TO_STAND".split()
 _NAMES = {

@@ -4,9 +4,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from privjax.datasets.errors import DataError
 from privjax.datasets.published import Files, PublishedSet, Rows, check_labels, read_matrix
-from privjax.datasets.splits import disjoint_users_split, per_label_split, time_block_split
+from privjax.datasets.splits import DataError, disjoint_users_split, per_label_split, time_block_split
 
 ACTIVITIES = ("WALKING", "WALKING_UPSTAIRS", "WALKING_DOWNSTAIRS", "SITTING", "STANDING", "LAYING")
 

@@ -5,9 +5,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from privjax.datasets.errors import DataError
 from privjax.datasets.published import FACE_SIDE, Files, PublishedSet, Rows, refuse_damaged
-from privjax.datasets.splits import per_label_split, sampled_people_groups
+from privjax.datasets.splits import DataError, per_label_split, sampled_people_groups
 from privjax.extras import import_optional
 
 _MOST_PIXELS = 1 << 26

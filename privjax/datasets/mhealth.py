@@ -5,9 +5,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from privjax.datasets.errors import DataError
 from privjax.datasets.published import Files, PublishedSet, Rows, check_labels, read_matrix
-from privjax.datasets.splits import Split, separated_frames_split
+from privjax.datasets.splits import DataError, Split, separated_frames_split
 
 _ACTIVITIES = (
     "standing still, sitting and relaxing, lying down, walking, climbing stairs, waist bends forward, "

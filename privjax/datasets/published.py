@@ -15,8 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from privjax.datasets.dataset import Dataset, Origin, SourceFile
-from privjax.datasets.errors import DataError
-from privjax.datasets.splits import Split
+from privjax.datasets.splits import DataError, Split
 
 FACE_SIDE = 32  # height and width of the images of all face sets
 _MIB = 1 << 20

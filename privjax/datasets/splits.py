@@ -1,15 +1,18 @@
 """Split protocols: seeded, and each with a guarantee about rows, people or time."""
 
+import itertools
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from privjax.datasets.errors import DataError
-
 _ATTEMPTS = 200
+
+
+class DataError(ValueError):
+    """Data that is missing, damaged or unsuitable; the message names the file and the place."""
 
 
 class Split(NamedTuple):
@@ -21,15 +24,7 @@ class Split(NamedTuple):
 
 
 def check_split(split: Sequence[ArrayLike], rows: int) -> Split:
-    """Return a split given as row numbers or masks, or refuse it in one sentence.
-
-    Args:
-      split: Rows of the training, validation and test part.
-      rows: Number of rows of the data set.
-
-    Returns:
-      The split, each part sorted.
-    """
+    """Sort a split given as row numbers or masks; refuse rows out of range or in two parts."""
     if len(split) != 3:
         raise ValueError(f"split must have a training, validation and test part, got {len(split)} parts.")
     parts = []
@@ -39,12 +34,11 @@ def check_split(split: Sequence[ArrayLike], rows: int) -> Split:
             part = np.flatnonzero(part)
         if part.ndim != 1 or part.size and part.dtype.kind not in "iu":
             raise ValueError(f"split: the {name} part must be row numbers or a mask of the {rows} rows.")
-        part = np.sort(part.astype(np.int64))
-        if part.size and not 0 <= part[0] <= part[-1] < rows:
+        if part.size and not 0 <= part.min() <= part.max() < rows:
             raise ValueError(f"split: the {name} part must hold rows 0 to {rows - 1}.")
-        parts.append(part)
-    used = np.sort(np.concatenate(parts))
-    if (twice := used[1:][used[1:] == used[:-1]]).size:
+        parts.append(np.sort(part.astype(np.int64)))
+    used, counts = np.unique(np.concatenate(parts), return_counts=True)
+    if len(twice := used[counts > 1]):
         raise ValueError(f"split puts row {twice[0]} into two parts: each row may be in one of them.")
     if parts[0].size == 0:
         raise DataError("the training part is empty: give it more rows or a larger share.")
@@ -59,18 +53,10 @@ def generator(seed: int, purpose: str) -> np.random.Generator:
 
 
 def stratified_pick(labels: np.ndarray, share: float, rng: np.random.Generator) -> np.ndarray:
-    """Pick `share` of the rows, the same share of every label.
+    """Return a mask of `share` of the rows: of every label the same share, but never all its rows.
 
     Every label gives `share * count` rows rounded down or up; the total is rounded once, by
-    largest remainder. At least one row of every label stays unpicked.
-
-    Args:
-      labels: One label per row, of any sortable type.
-      share: Share of the rows, in [0, 1).
-      rng: Source of randomness.
-
-    Returns:
-      A mask of the picked rows.
+    largest remainder.
     """
     if not 0.0 <= share < 1.0:
         raise ValueError(f"share must lie in [0, 1), got {share}.")
@@ -81,14 +67,49 @@ def stratified_pick(labels: np.ndarray, share: float, rng: np.random.Generator) 
     room = (quota - take > 1e-9) & (take < counts - 1)
     # The generator breaks ties between equal remainders, not the order of the labels.
     rank = np.lexsort((rng.random(len(counts)), -(quota - take)))
-    take[[c for c in rank if room[c]][: max(short, 0)]] += 1
+    take[rank[room[rank]][: max(short, 0)]] += 1
     # One shuffle, then the first take[c] rows of each label in that order.
     order = rng.permutation(len(labels))
     order = order[np.argsort(codes[order], kind="stable")]
-    first = np.repeat(np.cumsum(counts) - counts, counts)
+    place = np.arange(len(labels)) - np.repeat(np.cumsum(counts) - counts, counts)
     picked = np.zeros(len(labels), dtype=bool)
-    picked[order[np.arange(len(labels)) - first < take[codes[order]]]] = True
+    picked[order[place < take[codes[order]]]] = True
     return picked
+
+
+def _pick_groups(groups: np.ndarray, share: float, rng: np.random.Generator) -> np.ndarray:
+    """Return a mask of the rows of `share` of the groups; of at least one group unless share is 0."""
+    if not 0.0 <= share < 1.0:
+        raise ValueError(f"test and validation must lie in [0, 1), got {share}.")
+    names = np.unique(groups)
+    count = 0 if share == 0 else max(1, round(share * len(names)))
+    if count >= len(names):
+        raise DataError(f"{len(names)} groups are too few to split: every part takes at least one.")
+    return np.isin(groups, rng.choice(names, size=count, replace=False))
+
+
+def fixed_test_split(
+    labels: np.ndarray,
+    is_test: np.ndarray,
+    *,
+    seed: int,
+    validation: float = 0.1,
+    pick: Callable = stratified_pick,
+) -> Split:
+    """Keep the given test rows; pick the validation rows from the others by their labels."""
+    rest = np.flatnonzero(~is_test)
+    picked = pick(labels[rest], validation, generator(seed, "validation"))
+    return Split(rest[~picked], rest[picked], np.flatnonzero(is_test))
+
+
+def disjoint_users_split(
+    user: np.ndarray, is_test: np.ndarray, *, seed: int, validation: float = 0.1
+) -> Split:
+    """Keep a given test part, such as HAR's original one, and set whole users aside for validation."""
+    both = np.intersect1d(user[is_test], user[~is_test])
+    if len(both):
+        raise DataError(f"user {both[0]} has rows on both sides of the original split.")
+    return fixed_test_split(user, is_test, seed=seed, validation=validation, pick=_pick_groups)
 
 
 def per_label_split(labels: np.ndarray, *, seed: int, test: float = 0.2, validation: float = 0.1) -> Split:
@@ -109,9 +130,7 @@ def per_label_split(labels: np.ndarray, *, seed: int, test: float = 0.2, validat
       [72, 8, 20]
     """
     is_test = stratified_pick(labels, test, generator(seed, "test"))
-    rest = np.flatnonzero(~is_test)
-    is_validation = stratified_pick(labels[rest], validation, generator(seed, "validation"))
-    return Split(rest[~is_validation], rest[is_validation], np.flatnonzero(is_test))
+    return fixed_test_split(labels, is_test, seed=seed, validation=validation)
 
 
 def grouped_split(groups: np.ndarray, *, seed: int, test: float = 0.2, validation: float = 0.1) -> Split:
@@ -134,47 +153,7 @@ def grouped_split(groups: np.ndarray, *, seed: int, test: float = 0.2, validatio
       set()
     """
     is_test = _pick_groups(groups, test, generator(seed, "test"))
-    return disjoint_users_split(groups, is_test, seed=seed, validation=validation)
-
-
-def disjoint_users_split(
-    user: np.ndarray, is_test: np.ndarray, *, seed: int, validation: float = 0.1
-) -> Split:
-    """Keep a given test part (HAR's original split) and set whole users aside for validation.
-
-    Args:
-      user: User of every row.
-      is_test: Mask of the test rows; no user may have rows on both sides.
-      seed: Seed of the validation users.
-      validation: Share of the training users in the validation part; at least one unless 0.
-
-    Returns:
-      The split; every row is in exactly one part, and no user is in two.
-
-    Example:
-      >>> import numpy as np
-      >>> user = np.arange(30) // 3
-      >>> [len(rows) for rows in disjoint_users_split(user, user > 7, seed=0)]
-      [21, 3, 6]
-    """
-    both = np.intersect1d(user[is_test], user[~is_test])
-    if len(both):
-        raise DataError(f"user {both[0]} has rows on both sides of the original split.")
-    is_validation = np.zeros(len(user), dtype=bool)
-    is_validation[~is_test] = _pick_groups(user[~is_test], validation, generator(seed, "validation"))
-    return Split(
-        np.flatnonzero(~is_test & ~is_validation), np.flatnonzero(is_validation), np.flatnonzero(is_test)
-    )
-
-
-def _pick_groups(groups: np.ndarray, share: float, rng: np.random.Generator) -> np.ndarray:
-    if not 0.0 <= share < 1.0:
-        raise ValueError(f"test and validation must lie in [0, 1), got {share}.")
-    names = np.unique(groups)
-    count = 0 if share == 0 else max(1, round(share * len(names)))
-    if count >= len(names):
-        raise DataError(f"{len(names)} groups are too few to split: every part takes at least one.")
-    return np.isin(groups, rng.choice(names, size=count, replace=False))
+    return fixed_test_split(groups, is_test, seed=seed, validation=validation, pick=_pick_groups)
 
 
 def time_block_split(
@@ -188,9 +167,8 @@ def time_block_split(
 ) -> Split:
     """Test on one block in time of each user's windows of each activity.
 
-    Neighbouring windows share half their frames, so the test rows of a random split overlap with
-    its training rows. Here the `gap` windows on either side of a test or validation block are left
-    out, and no two parts share a frame.
+    Windows overlap by half, so a random split tests on frames that it trained on. Here the `gap`
+    windows on either side of a test or validation block are left out, and no two parts share a frame.
 
     Args:
       user: User of every window, windows in the order of recording.
@@ -220,8 +198,8 @@ def time_block_split(
         start = int(rng.integers(len(rows) - tested + 1))
         part[rows[start : start + tested]] = 2
         # The validation block lies at the far end of the longer side of the test block.
-        before, after = start, len(rows) - start - tested
-        side = rows[:start] if before >= after else rows[start + tested :][::-1]
+        before, after = rows[:start], rows[start + tested :][::-1]
+        side = before if len(before) >= len(after) else after
         part[side[: min(validated, max(len(side) - gap, 0))]] = 1
     lost = np.zeros(len(user), dtype=bool)
     # A neighbour is the next window of the same user; rows of other users may lie in between.
@@ -236,51 +214,20 @@ def time_block_split(
 
 
 def random_groups(people: np.ndarray, groups: int, *, seed: int, attempt: int = 0) -> np.ndarray:
-    """Deal people into groups whose sizes differ by at most one.
-
-    Args:
-      people: Person of every row, numbered from 0 without gaps.
-      groups: Number of groups.
-      seed: Seed of the groups.
-      attempt: Number of a further draw under the same seed.
-
-    Returns:
-      The group of every row.
-
-    Example:
-      >>> import numpy as np
-      >>> np.bincount(random_groups(np.arange(10), 4, seed=0))
-      array([3, 3, 2, 2])
-    """
+    """Deal people, numbered from 0, into groups whose sizes differ by at most one; return each row's."""
     count = int(people.max()) + 1
     if not 1 <= groups <= count:
         raise ValueError(f"groups must lie between 1 and the {count} people, got {groups}.")
     order = generator(seed, f"groups {attempt}").permutation(count)
-    group_of = np.empty(count, dtype=np.int64)
-    group_of[order] = np.arange(count) % groups
-    return group_of[people]
+    return (np.argsort(order) % groups)[people]
 
 
 def sampled_people_groups(
     people: np.ndarray, *, seed: int, sample: int = 500, groups: int = 100, largest: float = 0.045
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Sample people and deal them into groups, none of which holds a large share of the rows.
+    """Sample people and deal them into groups, none with more than a `largest` share of the rows.
 
-    Args:
-      people: Person of every row, numbered from 0 without gaps.
-      seed: Seed of the people and their groups.
-      sample: Number of people.
-      groups: Number of groups.
-      largest: Largest share of the rows that one group may hold.
-
-    Returns:
-      The rows of the sampled people, and the group of each of those rows.
-
-    Example:
-      >>> import numpy as np
-      >>> rows, group = sampled_people_groups(np.arange(40) // 4, seed=0, sample=6, groups=3, largest=0.5)
-      >>> len(rows), np.bincount(group)
-      (24, array([8, 8, 8]))
+    Returns the rows of the sampled people, and the group of each of those rows.
     """
     count = int(people.max()) + 1
     if sample > count:
@@ -309,19 +256,16 @@ def separated_frames_split(
 ) -> Split:
     """Draw training and test frames of every user and activity that lie far apart (MHEALTH).
 
-    At least `separation` frames lie between any training or validation frame and any test frame of
-    the same recording, whatever their activities. The test frames of an activity come from one
-    stretch of it: a fifth of its frames, or fewer where the recording is short.
-
-    The validation frames come from a stretch at the same distance from the training frames:
-    neighbours of training frames are near-copies of them, on which users look recognisable. Where
-    that stretch would take half of the training frames of an activity, its distance is halved until
-    it does not.
+    At least `separation` frames lie between a training or validation frame and a test frame of the
+    same recording, whatever their activities. The test frames of an activity come from one stretch
+    of it: a fifth of its frames, or fewer where the recording is short. The validation frames come
+    from a stretch at the same distance from the training frames, whose neighbours are near-copies;
+    where it would take half of an activity's training frames, that distance is halved.
 
     Args:
       activity: Activity of every frame.
       user: User of every frame.
-      recording: Recording of every frame; time is counted within one.
+      recording: Recording of every frame.
       frame: Number of every frame in its recording, in order of time.
       seed: Seed of the stretches and the frames.
       train: Training frames per activity per user.
@@ -339,68 +283,61 @@ def separated_frames_split(
       >>> bool(np.abs(np.subtract.outer(split.train, split.test)).min() > 400)
       True
     """
-    activities = np.unique(activity)
-    parts: list[list[np.ndarray]] = [[], [], []]
-    wanted = train + validation
+    # One time axis for all recordings, between which more than `separation` frames lie.
+    length = int(frame.max()) - int(frame.min()) + separation + 1
+    time = frame + length * np.unique(recording, return_inverse=True)[1]
+    parts = [[], [], []]
     for person in np.unique(user):
         rows = np.flatnonzero(user == person)
-        rows = rows[np.lexsort((frame[rows], recording[rows]))]
-        by_activity = {a: rows[activity[rows] == a] for a in activities}
-        for name, own in by_activity.items():
-            if len(own) < wanted + test:
-                raise DataError(
-                    f"user {person} has {len(own)} frames of activity {name}: "
-                    f"the protocol takes {wanted + test}."
-                )
+        rows = rows[np.argsort(time[rows], kind="stable")]
+        runs = {name: rows[activity[rows] == name] for name in np.unique(activity)}
+        for name, own in runs.items():
+            if len(own) < train + validation + test:
+                found = f"user {person} has {len(own)} frames of activity {name}"
+                raise DataError(f"{found}: the protocol takes {train + validation + test}.")
         # One generator per part: another validation share leaves the test frames unchanged.
-        rng = generator(seed, f"test frames of {person}")
-        tested, free = _choose_test(by_activity, recording, frame, rng, test, wanted, separation, person)
+        rngs = [generator(seed, f"{part} frames of {person}") for part in ("training", "validation", "test")]
+        tested, free = _choose_test(runs, time, rngs[2], test, train + validation, separation, person)
         parts[2].append(tested)
         if validation:
-            rng = generator(seed, f"validation frames of {person}")
-            tuned, free = _set_aside(free, recording, frame, rng, validation, train, separation)
+            tuned, free = _set_aside(free, time, rngs[1], validation, train, separation)
             parts[1].append(tuned)
-        rng = generator(seed, f"training frames of {person}")
-        parts[0].extend(rng.choice(own, size=train, replace=False) for own in free)
+        parts[0].extend(rngs[0].choice(own, size=train, replace=False) for own in free)
     empty = np.empty(0, dtype=np.int64)
     return Split(*(np.sort(np.concatenate([empty, *part])) for part in parts))
 
 
-def _choose_test(by_activity, recording, frame, rng, test, wanted, separation, person):
+def _choose_test(runs, time, rng, test, wanted, separation, person):
     """Return test frames of one user, and the frames of each activity far enough from all of them."""
-    worst = None
+    worst = (0, "?")
     for attempt in range(_ATTEMPTS):
         # Wide stretches first; when they block too many frames, narrower ones nearer the ends.
-        share = 0.2 * 0.5 ** (attempt // 20)
-        tested = np.concatenate(
-            [_stretch(own, share, test, rng, attempt % 2 == 1) for own in by_activity.values()]
-        )
-        free = [own[_is_far(own, tested, recording, frame, separation)] for own in by_activity.values()]
-        worst = min((len(f), name) for f, name in zip(free, by_activity, strict=True))
+        share, at_an_end = 0.2 * 0.5 ** (attempt // 20), attempt % 2 == 1
+        tested = np.concatenate([_stretch(own, share, test, rng, at_an_end) for own in runs.values()])
+        free = [_far(own, tested, time, separation) for own in runs.values()]
+        worst = min((len(own), name) for own, name in zip(free, runs, strict=True))
         # At first ask for twice the frames needed, which leaves room for validation frames.
         if worst[0] >= wanted * (2 if attempt < _ATTEMPTS // 2 else 1):
             return tested, free
     raise DataError(
-        f"user {person} has no frames of activity {worst[1] if worst else '?'} left that are "
-        f"{separation} frames away from the test frames: lower train, test or separation."
+        f"user {person} has no frames of activity {worst[1]} left that are {separation} frames away "
+        "from the test frames: lower train, test or separation."
     )
 
 
-def _set_aside(free, recording, frame, rng, validation, train, separation):
+def _set_aside(free, time, rng, validation, train, separation):
     """Return validation frames of one user, and the frames of each activity far from all of them."""
     gaps = np.full(len(free), separation)
     needs = [max(train, min(len(own) // 2, len(own) - validation)) for own in free]
-    attempt = 0
-    while True:
-        drawn = [_stretch(own, 0.1, validation, rng, attempt % 2 == 1) for own in free]
+    for attempt in itertools.count(1):
+        drawn = [_stretch(own, 0.1, validation, rng, attempt % 2 == 0) for own in free]
         left = free
         for gap in np.unique(gaps):
             near = np.concatenate([rows for rows, own in zip(drawn, gaps, strict=True) if own == gap])
-            left = [own[_is_far(own, near, recording, frame, gap)] for own in left]
+            left = [_far(own, near, time, gap) for own in left]
         short = np.array([len(own) < need for own, need in zip(left, needs, strict=True)])
         if not short.any():
             return np.concatenate(drawn), left
-        attempt += 1
         if attempt % 6 == 0:
             # After many attempts all activities halve; the loop ends, since a gap of 0 always fits.
             gaps = np.where(short | (attempt > 60), gaps // 2, gaps)
@@ -414,16 +351,8 @@ def _stretch(own, share, count, rng, at_an_end):
     return rng.choice(own[start : start + length], size=count, replace=False)
 
 
-def _is_far(rows, others, recording, frame, separation):
-    """Return a mask of the rows with at least `separation` frames between them and every other row."""
-    far = np.ones(len(rows), dtype=bool)
-    for number in np.unique(recording[others]):
-        here = recording[rows] == number
-        times = np.sort(frame[others[recording[others] == number]].astype(np.int64))
-        own = frame[rows[here]].astype(np.int64)
-        after = np.searchsorted(times, own)
-        # Without a test frame on one side, the distance there is that of the other side.
-        left = np.abs(own - times[np.maximum(after - 1, 0)])
-        right = np.abs(times[np.minimum(after, len(times) - 1)] - own)
-        far[here] = np.minimum(left, right) > separation
-    return far
+def _far(rows, others, time, separation):
+    """Return the rows with at least `separation` frames between them and every other row."""
+    times = np.concatenate([[-np.inf], np.sort(time[others]), [np.inf]])
+    after = np.searchsorted(times, time[rows])
+    return rows[np.minimum(times[after] - time[rows], time[rows] - times[after - 1]) > separation]

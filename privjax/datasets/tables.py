@@ -21,8 +21,7 @@ from privjax.datasets.columns import (
     numbers,
 )
 from privjax.datasets.dataset import Dataset, LoadSpec, Origin, check_resolution
-from privjax.datasets.errors import DataError
-from privjax.datasets.splits import per_label_split
+from privjax.datasets.splits import DataError, per_label_split
 from privjax.datasets.stream import Source, open_source
 from privjax.extras import import_optional
 

@@ -10,12 +10,12 @@ from privjax.datasets import (
     DataError,
     load,
     per_label_split,
-    sampled_people_groups,
     separated_frames_split,
 )
 from privjax.datasets.fetch import fetch
 from privjax.datasets.published import open_files, read_matrix
 from privjax.datasets.registry import PUBLISHED
+from privjax.datasets.splits import sampled_people_groups
 
 SEEDS = range(10)  # the paper's ten randomised experiments
 FRAMES = ("activity", "user", "recording", "frame")

@@ -7,15 +7,17 @@ from hypothesis import strategies as st
 
 from privjax.datasets import (
     DataError,
-    disjoint_users_split,
     grouped_split,
     per_label_split,
-    random_groups,
-    sampled_people_groups,
     separated_frames_split,
     time_block_split,
 )
-from privjax.datasets.splits import stratified_pick
+from privjax.datasets.splits import (
+    disjoint_users_split,
+    random_groups,
+    sampled_people_groups,
+    stratified_pick,
+)
 
 SEEDS = range(40)
 
