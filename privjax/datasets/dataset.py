@@ -13,8 +13,8 @@ from numpy.typing import ArrayLike
 from privjax.datasets.columns import Column
 from privjax.datasets.splits import DataError, Split, check_split, grouped_split, per_label_split
 
+_SAME_KIND = str.maketrans("iu", "ff")  # whole and other numbers may be mixed
 _STEPS = 100  # a column with fewer float32 values than this between its extremes has lost its digits
-_FUNCTIONS = ("load", "from_table")
 
 
 class Part(NamedTuple):
@@ -26,78 +26,38 @@ class Part(NamedTuple):
 
 
 class LoadSpec(NamedTuple):
-    """The call that loads a data set, as JSON values.
+    """The call that loads a data set, as JSON values."""
 
-    Attributes:
-      function: `"load"` (a data set by name) or `"from_table"` (a file of rows).
-      arguments: Keyword arguments of the call, without the seed.
-      seed: Seed of the split.
-    """
-
-    function: str
-    arguments: Mapping[str, Any]
-    seed: int = 0
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the spec as JSON values."""
-        return self._asdict()
-
-    @classmethod
-    def from_dict(cls, found: Mapping[str, Any]) -> "LoadSpec":
-        """Read a spec back; a function other than the two loaders is refused."""
-        function = found.get("function")
-        if function not in _FUNCTIONS:
-            raise ValueError(f"load_spec: function must be one of {', '.join(_FUNCTIONS)}, got {function!r}.")
-        return cls(function, found["arguments"], found["seed"])
+    function: str  # "load" (a data set by name) or "from_table" (a file of rows)
+    arguments: Mapping[str, Any]  # without the seed
+    seed: int = 0  # of the split
 
 
 class SourceFile(NamedTuple):
-    """A file that a data set was read from.
-
-    Attributes:
-      name: File name without its folder.
-      sha256: Hash of its bytes; of a folder, the hash of its listing (names and sizes).
-      bytes: Size; None for a folder.
-    """
+    """A file, or folder, that a data set was read from."""
 
     name: str
-    sha256: str
-    bytes: int | None = None
+    sha256: str  # of its bytes; of a folder, of the names and sizes of its files
+    bytes: int | None = None  # None for a folder
 
 
 @dataclasses.dataclass(frozen=True)
 class Origin:
-    """Provenance of a data set.
-
-    Attributes:
-      name: Name of the data set.
-      protocol: Name of the split protocol.
-      seed: Seed of the split.
-      utility: Name of the utility column.
-      private: Names of the private columns.
-      source: Path, address or package that the rows came from.
-      terms: Terms of use.
-      citation: Publication to cite.
-      complete: Whether all published rows are present.
-      verified: Whether the bytes of the files match their published hashes.
-      rows_dropped: Number of rows left out for their missing values.
-      files: Files that the rows were read from.
-      load_spec: Call that loads the data set; None for arrays in memory.
-    """
+    """Provenance of a data set."""
 
     name: str
-    protocol: str = "given"
-    seed: int = 0
-    utility: str = "y"
-    private: tuple[str, ...] = ("s",)
-    source: str = "memory"
+    protocol: str = "given"  # name of the split protocol
+    seed: int = 0  # of the split
+    utility: str = "y"  # name of the utility column
+    private: tuple[str, ...] = ("s",)  # names of the private columns
+    source: str = "memory"  # path, address or package that the rows came from
     terms: str = "the user's own"
     citation: str = "none"
-    complete: bool = True
-    verified: bool = False
-    rows_dropped: int = 0
+    complete: bool = True  # whether all published rows are present
+    verified: bool = False  # whether the bytes of the files match their published hashes
+    rows_dropped: int = 0  # for their missing values
     files: tuple[SourceFile, ...] = ()
-    load_spec: LoadSpec | None = None
+    load_spec: LoadSpec | None = None  # None for arrays in memory
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
@@ -134,8 +94,8 @@ class Dataset:
         if not finite.all():
             row = int(np.argmin(finite))
             raise DataError(f"x is not finite in 32-bit floats in row {row}: drop or impute the value first.")
-        _check_labels("y", self.y, self.y_names, len(self.x))
-        _check_labels("s", self.s, self.s_names, len(self.x))
+        for argument, labels, names in (("y", self.y, self.y_names), ("s", self.s, self.s_names)):
+            _check_labels(argument, _check_length(argument, labels, len(self.x)), names, labels)
         if len(self.feature_names) != self.x.shape[-1]:
             counts = f"{len(self.feature_names)} names where the last axis of x has {self.x.shape[-1]}"
             raise ValueError(f"feature_names has {counts}.")
@@ -199,28 +159,24 @@ class Dataset:
         s, s_names = _number_labels("s", s, s_names, len(x))
         if split is not None and groups is not None:
             raise ValueError("groups and split are both given: pass one of them.")
+        shares = {"seed": seed, "test": test, "validation": validation}
         if split is not None:
             parts, protocol = check_split(split, len(x)), "given"
         elif groups is not None:
-            groups = _check_length("groups", np.asarray(groups), len(x))
-            parts, protocol = grouped_split(groups, seed=seed, test=test, validation=validation), "grouped"
+            parts = grouped_split(_check_length("groups", np.asarray(groups), len(x)), **shares)
+            protocol = "grouped"
         else:
-            strata = s if s_names else np.zeros(len(x))
-            parts = per_label_split(strata, seed=seed, test=test, validation=validation)
-            protocol = "per_private_class" if s_names else "random"
+            parts, protocol = split_by_class(s, s_names, **shares)
         used = np.sort(np.concatenate(parts))
-        x, y, s = (array[used] for array in (x, y, s))  # a copy, so that the caller's arrays stay writable
         with np.errstate(over="ignore"):  # the constructor refuses infinity with its row
-            x = x.astype(np.float32, copy=False)
+            x = x[used].astype(np.float32, copy=False)  # a copy, so that the caller's arrays stay writable
         return cls(
             x=x,
-            y=y,
-            s=s,
+            y=y[used],
+            s=s[used],
             y_names=y_names,
             s_names=s_names,
-            feature_names=tuple(f"x[{i}]" for i in range(x.shape[-1]))
-            if names is None
-            else tuple(map(str, names)),
+            feature_names=tuple(map(str, _column_names(x) if names is None else names)),
             split=Split(*(np.searchsorted(used, part) for part in parts)),
             origin=Origin(name, protocol, seed),
         )
@@ -258,15 +214,15 @@ class Dataset:
         return digest.hexdigest()
 
 
-def check_resolution(label: str, names: Sequence[str], low: np.ndarray, high: np.ndarray) -> None:
-    """Refuse columns whose values float32 would make almost equal, such as times in seconds.
+def split_by_class(s: np.ndarray, s_names: Sequence[str], **shares: Any) -> tuple[Split, str]:
+    """Split rows with the same share of every private class, if it has classes; name the protocol."""
+    if s_names:
+        return per_label_split(s, **shares), "per_private_class"
+    return per_label_split(np.zeros(len(s)), **shares), "random"
 
-    Args:
-      label: Name of the table or array in the message.
-      names: Names of the columns.
-      low: Smallest value of each column, in double precision.
-      high: Largest value of each column.
-    """
+
+def check_resolution(label: str, names: Sequence[str], low: np.ndarray, high: np.ndarray) -> None:
+    """Refuse columns whose values float32 would make almost equal, such as times in seconds."""
     with np.errstate(over="ignore", invalid="ignore"):
         largest = np.maximum(np.abs(low), np.abs(high)).astype(np.float32)
         coarse = (high > low) & (np.spacing(largest).astype(np.float64) * _STEPS > high - low)
@@ -276,6 +232,10 @@ def check_resolution(label: str, names: Sequence[str], low: np.ndarray, high: np
             f"{label}: column {names[column]!r} runs from {float(low[column])!r} to {float(high[column])!r}, "
             "which 32-bit floats cannot resolve: subtract its smallest value first, or leave it out."
         )
+
+
+def _column_names(x: np.ndarray) -> list[str]:
+    return [f"x[{i}]" for i in range(x.shape[-1])]
 
 
 def _as_rows(x: ArrayLike) -> np.ndarray:
@@ -293,7 +253,7 @@ def _as_rows(x: ArrayLike) -> np.ndarray:
     if array.dtype.itemsize > 4:
         axes = tuple(range(array.ndim - 1))
         low, high = (np.asarray(f(array, axes), np.float64) for f in (np.min, np.max))
-        check_resolution("x", [f"x[{i}]" for i in range(len(low))], low, high)
+        check_resolution("x", _column_names(array), low, high)
     return array
 
 
@@ -319,12 +279,7 @@ def _number_labels(
         return codes.astype(np.int32), tuple(str(value) for value in found.tolist())
     order = {name: i for i, name in enumerate(names)}
     codes = labels if is_number else np.array([order.get(label, -1) for label in labels.tolist()])
-    wrong = (codes != np.round(codes)) | (codes < 0) | (codes >= len(names))
-    if wrong.any():
-        row = int(np.argmax(wrong))
-        raise DataError(
-            f"{argument} is {labels[row]} in row {row}, which is none of the {len(names)} classes."
-        )
+    _check_labels(argument, codes, names, labels)
     return codes.astype(np.int32), tuple(names)
 
 
@@ -336,23 +291,16 @@ def _plain_labels(argument: str, values: ArrayLike) -> np.ndarray:
         raise TypeError(f"{argument} must hold text or numbers, got {labels.dtype}.")
     if labels.dtype.kind not in "OT":
         return labels
-    kinds = [_kind(value) for value in labels.ravel().tolist()]
-    wrong = [not kind or kind != kinds[0] for kind in kinds]
-    if any(wrong):
-        row = wrong.index(True) * len(labels) // len(kinds)
-        raise DataError(
-            f"{argument} holds {labels[row]!r} in row {row}: make all labels text, numbers or truth "
-            "values, without missing ones."
-        )
+    cells = labels.ravel().tolist()
+    kinds = [np.asarray(cell).dtype.kind.translate(_SAME_KIND) for cell in cells]
+    for i, (cell, kind) in enumerate(zip(cells, kinds, strict=True)):
+        if kind not in "bfU" or kind != kinds[0] or cell != cell:
+            row = i * len(labels) // len(cells)
+            raise DataError(
+                f"{argument} holds {labels[row]!r} in row {row}: make all labels text, numbers or truth "
+                "values, without missing ones."
+            )
     return np.array(labels.tolist())
-
-
-def _kind(value: Any) -> str:
-    if isinstance(value, (bool, np.bool_)):
-        return "boolean"
-    if isinstance(value, (int, float, np.number)):
-        return "number" if value == value else ""
-    return "text" if isinstance(value, str) else ""
 
 
 def _check_length(argument: str, array: np.ndarray, rows: int) -> np.ndarray:
@@ -361,11 +309,10 @@ def _check_length(argument: str, array: np.ndarray, rows: int) -> np.ndarray:
     return array
 
 
-def _check_labels(argument: str, labels: np.ndarray, names: Sequence[str], rows: int) -> None:
-    """Refuse labels of the wrong length, out of range, or not finite."""
-    _check_length(argument, labels, rows)
-    valid = (labels >= 0) & (labels < len(names)) if names else np.isfinite(labels)
+def _check_labels(argument: str, codes: np.ndarray, names: Sequence[str], labels: np.ndarray) -> None:
+    """Refuse labels that are no class number, or not finite where there are no classes."""
+    valid = (codes >= 0) & (codes < len(names)) & (codes == np.round(codes)) if names else np.isfinite(codes)
     if not valid.all():
-        row = int(np.argmin(valid.reshape(rows, -1).all(axis=1)))
-        outside = f"{labels[row]}, none of the {len(names)} classes," if names else "not finite"
-        raise DataError(f"{argument} is {outside} in row {row}.")
+        row = int(np.argmin(valid.reshape(len(codes), -1).all(axis=1)))
+        found = f"{labels[row]} in row {row}, which is none of the {len(names)} classes"
+        raise DataError(f"{argument} is {found if names else f'not finite in row {row}'}.")

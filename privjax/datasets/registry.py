@@ -171,14 +171,15 @@ def reload(spec: LoadSpec, *, seed: int | None = None) -> Dataset:
       >>> reload(data.origin.load_spec).content_hash == data.content_hash
       True
     """
-    spec = LoadSpec.from_dict(spec.to_dict())
-    function = load if spec.function == "load" else from_table
-    return function(**spec.arguments, seed=spec.seed if seed is None else seed)
+    functions = {"load": load, "from_table": from_table}
+    if spec.function not in functions:
+        raise ValueError(f"load_spec: function must be one of {', '.join(functions)}, got {spec.function!r}.")
+    return functions[spec.function](**spec.arguments, seed=spec.seed if seed is None else seed)
 
 
 def load_again(again: Mapping[str, Any], *, seed: int | None = None) -> Dataset:
     """Load from a spec given as a dict; `reload` takes its place."""
-    return reload(LoadSpec.from_dict(again), seed=seed)
+    return reload(LoadSpec(**again), seed=seed)
 
 
 def _data_dir(given: str | os.PathLike | None) -> Path:

@@ -10,7 +10,6 @@ import published_copies
 import pytest
 
 from privjax.datasets import describe, load, names, reload
-from privjax.datasets.dataset import LoadSpec
 from privjax.datasets.registry import PUBLISHED
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -55,7 +54,7 @@ def test_wrong_arguments_are_refused_before_any_download(tmp_path):
 def test_a_load_spec_takes_another_seed(tmp_path):
     published_copies.write_folder(tmp_path, published_copies.cmu_faces())
     data = load("cmu_faces", data_dir=tmp_path, manual_dir=tmp_path, seed=3, validation=0.2)
-    spec = LoadSpec.from_dict(data.origin.load_spec.to_dict())
+    spec = data.origin.load_spec
     assert reload(spec).content_hash == data.content_hash
     other = load("cmu_faces", data_dir=tmp_path, seed=4, validation=0.2)
     assert reload(spec, seed=4).content_hash == other.content_hash
