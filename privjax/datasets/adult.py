@@ -17,9 +17,8 @@ _COLUMNS = (
 _INCOME = ("<=50K", ">50K")
 
 
-def _read(sources: Sequence[Files]) -> Rows:
+def _read(files: Files) -> Rows:
     """Read the people, the official training rows first; every category is one column of x per class."""
-    (files,) = sources
     pandas = import_optional("pandas")
     parts = [_read_part(files, name) for name in ("adult.data", "adult.test")]
     table = pandas.concat(parts, ignore_index=True)
@@ -49,13 +48,6 @@ def _read_part(files: Files, ending: str):
     return table
 
 
-def _select(rows: Rows, *, private: str, seed: int) -> Rows:
-    """Leave the private variable out of x."""
-    kept = [i for i, name in enumerate(rows.names["features"]) if not name.startswith(f"{private}=")]
-    features = [rows.names["features"][i] for i in kept]
-    return Rows({**rows.arrays, "x": rows.arrays["x"][:, kept]}, {**rows.names, "features": features})
-
-
 SET = PublishedSet(
     name="adult",
     title="Adult: census income of 1994",
@@ -73,6 +65,5 @@ SET = PublishedSet(
     protocols={
         "official": lambda arrays, **how: fixed_test_split(arrays["income"], arrays["is_test"], **how)
     },
-    select=_select,
     num_rows=48842,
 )

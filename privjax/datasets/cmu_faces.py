@@ -1,20 +1,18 @@
 """CMU Face Images, in place of MeGlass; utility = sunglasses, private = person."""
 
 import re
-from collections.abc import Sequence
 
 import numpy as np
 
 from privjax.datasets.published import Files, PublishedSet, Rows
-from privjax.datasets.splits import DataError, per_label_split
+from privjax.datasets.splits import DataError
 
 _IMAGE = re.compile(r"([a-z0-9]+)_(?:straight|left|right|up)_[a-z]+_(open|sunglasses)_4\.pgm$")
 _HEADER = re.compile(rb"P5\s+32\s+30\s+\d+\s")
 
 
-def _read(sources: Sequence[Files]) -> Rows:
+def _read(files: Files) -> Rows:
     """Read the images of 30 x 32; the first and the last line are doubled to make 32 x 32."""
-    (files,) = sources
     found = [(name, *match.groups()) for name in files.names if (match := _IMAGE.search(name))]
     if not found:
         raise DataError(f"{files.path} has no file <person>/<person>_..._4.pgm: get the data set again.")
@@ -46,6 +44,6 @@ SET = PublishedSet(
     read=_read,
     utility="sunglasses",
     private=("person",),
-    protocols={"per_person": lambda arrays, **how: per_label_split(arrays["person"], **how)},
+    protocols={"per_person": None},
     num_rows=624,
 )

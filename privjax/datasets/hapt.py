@@ -2,7 +2,6 @@
 
 import functools
 import io
-from collections.abc import Sequence
 
 import numpy as np
 
@@ -19,10 +18,9 @@ _NAMES = {
 _MOST = 1 << 30  # recordings, and frames of a recording
 
 
-def _read(sources: Sequence[Files]) -> Rows:
+def _read(files: Files) -> Rows:
     """Read the labelled frames, from the published `RawData` or from one array file."""
-    (files,) = sources
-    if files.has("hapt_frames.npz"):
+    if "hapt_frames.npz" in files.places:
         return Rows(_read_arrays(files, files.find("hapt_frames.npz")), _NAMES)
     return Rows(_read_raw(files), _NAMES)
 
@@ -66,7 +64,7 @@ def _read_arrays(files: Files, name: str) -> dict[str, np.ndarray]:
     return {"x": x.astype(np.float32), "user": arrays.pop("subject"), **arrays}
 
 
-def _select(rows: Rows, *, private: str, seed: int) -> Rows:
+def _select(rows: Rows, *, seed: int) -> Rows:
     """Keep the six main activities."""
     main = rows.arrays["activity"] < 6
     arrays = {key: values[main] for key, values in rows.arrays.items()}

@@ -1,18 +1,15 @@
 """UCI HAR: 561 features of smartphone motion windows; utility = activity, private = user."""
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from privjax.datasets.published import Files, PublishedSet, Rows, check_labels, read_matrix
-from privjax.datasets.splits import DataError, disjoint_users_split, per_label_split, time_block_split
+from privjax.datasets.splits import DataError, disjoint_users_split, time_block_split
 
 ACTIVITIES = ("WALKING", "WALKING_UPSTAIRS", "WALKING_DOWNSTAIRS", "SITTING", "STANDING", "LAYING")
 
 
-def _read(sources: Sequence[Files]) -> Rows:
+def _read(files: Files) -> Rows:
     """Read all windows, those of the authors' training part first."""
-    (files,) = sources
     parts = [_read_part(files, part) for part in ("train", "test")]
     arrays = {key: np.concatenate([part[key] for part in parts]) for key in parts[0]}
     return Rows(arrays, {"features": _read_feature_names(files), "activity": ACTIVITIES})
@@ -58,7 +55,7 @@ SET = PublishedSet(
     utility="activity",
     private=("user",),
     protocols={
-        "per_user": lambda arrays, **how: per_label_split(arrays["user"], **how),
+        "per_user": None,
         "disjoint_users": lambda arrays, **how: disjoint_users_split(
             arrays["user"], arrays["is_test"], **how
         ),

@@ -1,7 +1,6 @@
 """MeGlass: faces with and without glasses; utility = glasses, private = random group of people."""
 
 import io
-from collections.abc import Sequence
 
 import numpy as np
 
@@ -12,9 +11,8 @@ from privjax.extras import import_optional
 _MOST_PIXELS = 1 << 26
 
 
-def _read(sources: Sequence[Files]) -> Rows:
+def _read(meta: Files, images: Files) -> Rows:
     """Read every image that meta.txt lists, scaled to 32 x 32."""
-    meta, images = sources
     name = meta.find("meta.txt")
     label, lines = meta.label(name), meta.read(name).decode("utf-8", "replace").splitlines()
     listed = [line.split() for line in lines if line.strip()]
@@ -42,7 +40,7 @@ def _read_grey(images: Files, name: str) -> np.ndarray:
         return np.asarray(grey)[..., None]
 
 
-def _select(rows: Rows, *, private: str, seed: int) -> Rows:
+def _select(rows: Rows, *, seed: int) -> Rows:
     """Draw 500 people and deal them into 100 groups."""
     kept, group = sampled_people_groups(rows.arrays["person"], seed=seed)
     arrays = {key: array[kept] for key, array in rows.arrays.items()}

@@ -1,7 +1,7 @@
 """MHEALTH: raw frames of body-worn sensors; utility = activity, private = user."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -20,9 +20,8 @@ _CHANNELS = [
 _LOG = re.compile(r"(?:^|/)mHealth_subject(\d{1,9})\.log$")
 
 
-def _read(sources: Sequence[Files]) -> Rows:
+def _read(files: Files) -> Rows:
     """Read the labelled frames of every log."""
-    (files,) = sources
     logs = sorted((int(match.group(1)), name) for name in files.names if (match := _LOG.search(name)))
     if not logs:
         raise DataError(f"{files.path} has no file mHealth_subject1.log: get the data set again.")
@@ -41,7 +40,7 @@ def _read(sources: Sequence[Files]) -> Rows:
     return Rows(arrays, {"features": _CHANNELS, "activity": _ACTIVITIES})
 
 
-def _select(rows: Rows, *, private: str, seed: int) -> Rows:
+def _select(rows: Rows, *, seed: int) -> Rows:
     """Refuse an incomplete copy."""
     missing = np.setdiff1d(np.arange(10), rows.arrays["user"])
     if len(missing):

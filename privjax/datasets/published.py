@@ -1,43 +1,41 @@
-"""Records of published data sets, and readers of their files."""
+"""Published data sets: their records, their files, and their preparation as TFDS data sets."""
 
 import contextlib
 import hashlib
 import io
 import shutil
 import tarfile
+import tempfile
 import warnings
 import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from privjax.datasets.dataset import Dataset, Origin, SourceFile
 from privjax.datasets.splits import DataError, Split
+from privjax.extras import import_optional
+from privjax.files import exclusive
 
 FACE_SIDE = 32  # height and width of the images of all face sets
-_MIB = 1 << 20
+_BLOCK = 1024  # rows per record
 _LARGEST_RATIO = 100  # of unpacked to packed size
+_MIB = 1 << 20
+_SPLIT = "rows"
+_VERSION = "2.0.0"  # of the stored layout: a set of another version is prepared again
 
 
 class Rows(NamedTuple):
-    """All rows of a published set with their provenance.
+    """All rows of a published set with their provenance."""
 
-    Attributes:
-      arrays: Arrays of equal length: the input `x`, and the class numbers of each variable.
-      names: Names of the features (`features`), and of the classes of variables that name them.
-      source: Address of the download, or `"manual_dir"`.
-      files: Fingerprints of the source files.
-      verified: Whether the source files are byte for byte the published ones.
-    """
-
-    arrays: Mapping[str, np.ndarray]
-    names: Mapping[str, Sequence[str]]
-    source: str = "memory"
+    arrays: Mapping[str, np.ndarray]  # of equal length: the input `x`, and the labels of each variable
+    names: Mapping[str, Sequence[str]]  # of the features (`features`), and of the classes of variables
+    source: str = "memory"  # address of the download, or "manual_dir"
     files: tuple[SourceFile, ...] = ()
-    verified: bool = False
+    verified: bool = False  # whether the source files are byte for byte the published ones
 
 
 @dataclass(frozen=True)
@@ -48,15 +46,16 @@ class PublishedSet:
     title: str
     size: str  # rows, shape and classes in words
     terms: str
-    citation: str
-    homepage: str
-    needs: tuple[tuple[str, ...], ...]  # for each required file, its names beside the published one
-    read: Callable[[Sequence["Files"]], Rows]  # takes the files of each entry of `needs`
+    read: Callable[..., Rows]  # takes the files of each entry of `needs`; without files, seed and options
     utility: str
     private: tuple[str, ...]  # private variables to choose from, the default first
-    protocols: Mapping[str, Callable[..., Split]]  # take arrays, seed and validation; the default first
-    num_rows: int  # of a complete copy
-    select: Callable[..., Rows] | None = None  # takes rows, private and seed: the rows of the task
+    # Take arrays, seed and validation; None splits by the private class. The default comes first.
+    protocols: Mapping[str, Callable[..., Split] | None]
+    citation: str = "none"
+    homepage: str = ""
+    needs: tuple[tuple[str, ...], ...] = ()  # for each required file, its names beside the published one
+    num_rows: int | None = None  # of a complete copy
+    select: Callable[..., Rows] | None = None  # takes rows and seed: the rows of the task
     nested: tuple[str, ...] = ()  # archives inside the published archive
     url: str | None = None  # None where the terms allow no direct download
     bytes: int | None = None
@@ -72,13 +71,13 @@ class PublishedSet:
     @property
     def instructions(self) -> str:
         """How to get the files, in one or two sentences."""
+        if not self.needs:
+            return f"load({self.name!r}): no download"
         wanted = " and ".join(names[0] for names in self.wanted)
+        put = f"put {wanted} into a folder and pass it as manual_dir."
         if self.url is None:
-            return (
-                f"Accept the terms at {self.homepage}, put {wanted} into a folder and pass it as manual_dir."
-            )
-        download = f"load({self.name!r}) downloads {self.url}"
-        return f"{download}; or put {wanted} from {self.homepage} into a folder and pass it as manual_dir."
+            return f"Accept the terms at {self.homepage}, {put}"
+        return f"load({self.name!r}) downloads {self.url}; or get the files at {self.homepage}, {put}"
 
     def choose(self, protocol: str | None, private: str | None) -> tuple[str, str]:
         """Return the named protocol and private variable, or the defaults for None."""
@@ -93,17 +92,22 @@ class PublishedSet:
     def make_dataset(
         self, rows: Rows, *, protocol: str, private: str, seed: int, validation: float
     ) -> Dataset:
-        """Return the rows of the task, split by a protocol. Grey values become 0 to 1."""
-        part = self.select(rows, private=private, seed=seed) if self.select else rows
+        """Return the rows of the task, split by a protocol; the private variable is no feature."""
+        part = self.select(rows, seed=seed) if self.select else rows
         x, y, s = (part.arrays[name] for name in ("x", self.utility, private))
+        features = part.names["features"]
+        kept = [i for i, name in enumerate(features) if name.partition("=")[0] != private]
+        split = self.protocols[protocol]
         data = Dataset.from_arrays(
-            x / np.float32(255) if x.dtype == np.uint8 else x,
+            x / np.float32(255) if x.dtype == np.uint8 else x if len(kept) == len(features) else x[:, kept],
             y,
             s,
-            split=self.protocols[protocol](part.arrays, seed=seed, validation=validation),
-            y_names=part.names.get(self.utility) or _number_classes(self.utility, y),
-            s_names=part.names.get(private) or _number_classes(private, s),
-            feature_names=part.names["features"],
+            seed=seed,
+            validation=validation,
+            split=split and split(part.arrays, seed=seed, validation=validation),
+            y_names=part.names.get(self.utility, _number_classes(self.utility, y)),
+            s_names=part.names.get(private, _number_classes(private, s)),
+            feature_names=[features[i] for i in kept],
         )
         origin = Origin(
             name=self.name,
@@ -114,7 +118,7 @@ class PublishedSet:
             source=rows.source,
             terms=self.terms,
             citation=self.citation,
-            complete=len(rows.arrays["x"]) == self.num_rows,
+            complete=self.num_rows in (None, len(rows.arrays["x"])),
             verified=rows.verified,
             files=rows.files,
         )
@@ -126,28 +130,22 @@ def _number_classes(word: str, labels: np.ndarray) -> list[str]:
 
 
 class Files:
-    """Files of a folder, or of an archive that was unpacked into one, by name with forward slashes.
-
-    Attributes:
-      path: Path of the folder or archive, for messages.
-      names: Names of all files, sorted, without links.
-      digests: SHA-256 of every file read so far, by the last part of its name.
-    """
+    """Files of a folder, or of an archive that was unpacked into one, by name with forward slashes."""
 
     def __init__(self, folder: Path, path: str):
         files = (f for f in folder.rglob("*") if f.is_file() and not f.is_symlink())
         names = (f.relative_to(folder).as_posix() for f in files)
-        self.path = path
+        self.folder = folder
+        self.path = path  # of the folder or archive, for messages
         self.names = sorted(name for name in names if not name.startswith("__MACOSX/"))
-        self.digests: dict[str, str] = {}
-        self._folder = folder
-        self._places: dict[str, list[str]] = {}  # by the last part of the name
+        self.digests: dict[str, str] = {}  # SHA-256 of every file read so far, by the last part of its name
+        self.places: dict[str, list[str]] = {}  # names by their last part
         for name in self.names:
-            self._places.setdefault(PurePosixPath(name).name, []).append(name)
+            self.places.setdefault(PurePosixPath(name).name, []).append(name)
 
     def read(self, name: str) -> bytes:
         """Return the bytes of one file."""
-        data = (self._folder / name).read_bytes()
+        data = (self.folder / name).read_bytes()
         self.digests[PurePosixPath(name).name] = hashlib.sha256(data).hexdigest()
         return data
 
@@ -157,18 +155,13 @@ class Files:
 
     def find(self, ending: str) -> str:
         """Return the name of the only file whose path ends with `ending`."""
-        found = [
-            n for n in self._places.get(PurePosixPath(ending).name, ()) if f"/{n}".endswith(f"/{ending}")
-        ]
+        alike = self.places.get(PurePosixPath(ending).name, ())
+        found = [name for name in alike if f"/{name}".endswith(f"/{ending}")]
         if len(found) > 1:
             raise DataError(f"{self.path} has {len(found)} files {ending}: keep one of them.")
         if not found:
             raise DataError(f"{self.path} has no file {ending}: get the data set again.")
         return found[0]
-
-    def has(self, name: str) -> bool:
-        """Return whether a file in any folder has this name."""
-        return name in self._places
 
 
 @contextlib.contextmanager
@@ -184,12 +177,9 @@ def refuse_damaged(label: str) -> Iterator[None]:
 
 
 def open_files(path: Path, scratch: Path, *, nested: Sequence[str] = ()) -> Files:
-    """Open a folder, a zip, a tar or a single file.
+    """Open a folder, or unpack a zip, a tar or a single file into a new folder.
 
-    Args:
-      path: The folder or file.
-      scratch: A folder that does not exist yet, to unpack an archive into.
-      nested: Names of archives inside the archive; the first one found is opened in its place.
+    The first archive of `nested` that is found inside the archive is opened in its place.
     """
     if path.is_dir():
         return Files(path, str(path))
@@ -197,7 +187,7 @@ def open_files(path: Path, scratch: Path, *, nested: Sequence[str] = ()) -> File
     _unpack(path, str(path), scratch / "0", limit)
     files = Files(scratch / "0", str(path))
     for inner in nested:
-        if files.has(inner):
+        if inner in files.places:
             name = files.find(inner)
             # The limit is that of the outer archive: two ratios would multiply.
             _unpack(scratch / "0" / name, files.label(name), scratch / "1", limit)
@@ -245,3 +235,166 @@ def check_labels(values: np.ndarray, label: str, *, low: int, high: int) -> np.n
     if wrong.size:
         raise DataError(f"{label}: labels must be integers from {low} to {high}, got {wrong.flat[0]:g}.")
     return values.astype(np.int32)
+
+
+def prepared_folder(name: str, data_dir: Path) -> Path:
+    """Return the folder of a prepared set. It exists only when it is complete."""
+    return data_dir / name / _VERSION
+
+
+def fetch(
+    published: PublishedSet, *, data_dir: Path, manual_dir: Path | None = None, force: bool = False
+) -> Rows:
+    """Load the rows of a published set, and prepare the set if that was not done yet."""
+    if manual_dir is not None and not manual_dir.is_dir():
+        raise DataError(f"manual_dir {manual_dir} is not a folder.")
+    folder, rows = prepared_folder(published.name, data_dir), None
+    if not force and folder.exists():
+        with contextlib.suppress(DataError):  # replaced at this moment by another process, or damaged
+            rows = _load(published.name, folder)
+    if rows is None:
+        with exclusive(data_dir / f".{published.name}.lock"):
+            _clean(folder)
+            if force or not folder.exists():
+                _prepare(published, folder, manual_dir)
+            rows = _load(published.name, folder)
+    if manual_dir is not None and rows.source == "manual_dir":
+        for path, known in zip(_find(published, manual_dir), rows.files, strict=False):
+            if _fingerprint(path).sha256 != known.sha256:
+                remedy = "pass force=True to prepare it again, or another data_dir"
+                raise DataError(f"{folder} was prepared from another {known.name} than {path}: {remedy}.")
+    return rows
+
+
+def _import_tfds() -> Any:
+    import_optional("array_record")
+    return import_optional("tensorflow_datasets")
+
+
+def _clean(folder: Path) -> None:
+    """Put the old set back after a stop between the renames of `_prepare`, and remove leftovers."""
+    if not folder.exists() and folder.with_name(".old").exists():
+        folder.with_name(".old").rename(folder)
+    for leftover in (".old", ".new"):
+        shutil.rmtree(folder.with_name(leftover), ignore_errors=True)
+
+
+def _prepare(published: PublishedSet, folder: Path, manual_dir: Path | None) -> None:
+    new = folder.with_name(".new")
+    new.mkdir(parents=True)
+    try:
+        with tempfile.TemporaryDirectory(dir=new) as scratch:
+            rows = _read(published, _find(published, manual_dir), Path(scratch))
+        _store(published, rows, new)
+        if folder.exists():
+            folder.rename(folder.with_name(".old"))
+        new.rename(folder)
+    finally:
+        _clean(folder)
+
+
+def _find(published: PublishedSet, manual_dir: Path | None) -> list[Path]:
+    """Return the paths of all required files, or no path if `manual_dir` has none of them."""
+    if manual_dir is None:
+        return []
+    found = [[manual_dir / n for n in names if (manual_dir / n).exists()] for names in published.wanted]
+    for paths, names in zip(found, published.wanted, strict=True):
+        if any(found) and not paths:
+            raise DataError(f"{manual_dir} has no {' or '.join(names)}: {published.instructions}")
+    return [paths[0] for paths in found if paths]
+
+
+def _read(published: PublishedSet, paths: Sequence[Path], scratch: Path) -> Rows:
+    """Read and verify the files in `manual_dir`, or else a download."""
+    source = "manual_dir" if paths else published.url
+    if source is None:
+        raise DataError(f"{published.name} cannot be downloaded: {published.instructions}")
+    paths = paths or [_download(published, source, scratch)]
+    opened = [open_files(p, scratch / str(i), nested=published.nested) for i, p in enumerate(paths)]
+    rows = published.read(*opened)
+    files = tuple(_fingerprint(path) for path in paths)
+    # The hash of the names and bytes of the files read is the same from every archive.
+    digests = sorted(item for found in opened for item in found.digests.items())
+    listing = "".join(f"{name}\0{digest}\n" for name, digest in digests)
+    known = {file.sha256 for file in files} | {digest for _, digest in digests}
+    content = hashlib.sha256(listing.encode()).hexdigest()
+    verified = published.sha256 in known or published.content_sha256 == content
+    if source == published.url and not verified:
+        raise DataError(f"{source} is not the known edition: see {published.homepage} for a new one.")
+    return rows._replace(source=source, files=files, verified=verified)
+
+
+def _download(published: PublishedSet, url: str, folder: Path) -> Path:
+    tfds = _import_tfds()
+    known, name = {}, published.wanted[0][0]
+    if published.sha256:
+        known[url] = tfds.core.download.checksums.UrlInfo(published.bytes, published.sha256, name)
+    tfds.disable_progress_bar()
+    try:
+        path = Path(tfds.download.DownloadManager(download_dir=folder, url_infos=known).download(url))
+    except Exception as error:  # requests, urllib, sockets and TFDS each raise errors of their own
+        reason = "has the wrong checksum" if "checksum" in str(error) else f"cannot be downloaded ({error})"
+        raise DataError(f"{url} {reason}. {published.instructions}") from error
+    finally:
+        tfds.enable_progress_bar()
+    return path.rename(folder / name)
+
+
+def _fingerprint(path: Path) -> SourceFile:
+    """Return name, hash and size of a file; the hash of a folder is that of its file names and sizes."""
+    if path.is_dir():
+        names = Files(path, str(path)).names
+        listing = "".join(f"{name}\0{(path / name).stat().st_size}\n" for name in names)
+        return SourceFile(path.name, hashlib.sha256(listing.encode(errors="surrogateescape")).hexdigest())
+    with path.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    return SourceFile(path.name, digest, path.stat().st_size)
+
+
+def _store(published: PublishedSet, rows: Rows, folder: Path) -> None:
+    """Write the rows as a TFDS data set of array_record files; a record is a block of rows."""
+    tfds = _import_tfds()
+    identity = tfds.core.dataset_info.DatasetIdentity(
+        name=published.name, version=_VERSION, data_dir=str(folder), module_name=__name__
+    )
+    tensors = {
+        key: tfds.features.Tensor(shape=(None, *values.shape[1:]), dtype=values.dtype, encoding="bytes")
+        for key, values in rows.arrays.items()
+    }
+    notes = {
+        "names": {key: list(names) for key, names in rows.names.items()},
+        "source": rows.source,
+        "files": [file._asdict() for file in rows.files],
+        "verified": rows.verified,
+    }
+    info = tfds.core.DatasetInfo(
+        builder=identity,
+        description=published.title,
+        features=tfds.features.FeaturesDict(tensors),
+        homepage=published.homepage,
+        license=published.terms,
+        citation=published.citation,
+        metadata=tfds.core.MetadataDict(notes),
+        disable_shuffling=True,
+    )
+    starts = range(0, len(rows.arrays["x"]), _BLOCK)
+    records = [{key: values[i : i + _BLOCK] for key, values in rows.arrays.items()} for i in starts]
+    writer = tfds.core.SequentialWriter(info, len(records) + 1, file_format="array_record")
+    writer.initialize_splits([_SPLIT])
+    writer.add_examples({_SPLIT: records})
+    writer.close_all()
+
+
+def _load(name: str, folder: Path) -> Rows:
+    tfds = _import_tfds()
+    try:
+        builder = tfds.builder_from_directory(str(folder))
+        source = builder.as_data_source(_SPLIT)
+        records = [source[i] for i in range(builder.info.splits[_SPLIT].num_examples)]
+        arrays = {key: np.concatenate([record[key] for record in records]) for key in records[0]}
+        notes = builder.info.metadata
+        files = tuple(SourceFile(**file) for file in notes["files"])
+        return Rows(arrays, notes["names"], notes["source"], files, notes["verified"])
+    except Exception as error:  # of array_record, TFDS and json
+        remedy = f"call load({name!r}, force=True) to prepare it again"
+        raise DataError(f"{folder} cannot be read ({error}): {remedy}.") from error

@@ -2,50 +2,19 @@
 
 import dataclasses
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from privjax.datasets import adult, cmu_faces, hapt, har, meglass, mhealth, yaleb
+from privjax.datasets import adult, cmu_faces, hapt, har, meglass, mhealth, simulated, yaleb
 from privjax.datasets.dataset import Dataset, LoadSpec
-from privjax.datasets.embedded import diabetes, digits
-from privjax.datasets.fetch import fetch, prepared_folder
-from privjax.datasets.simulated import simulated_sensors
+from privjax.datasets.embedded import DIABETES, DIGITS
+from privjax.datasets.published import fetch, prepared_folder
 from privjax.datasets.tables import from_table
 
 # A new published set is one module and one entry here.
 PUBLISHED = {module.SET.name: module.SET for module in (har, mhealth, yaleb, meglass, hapt, cmu_faces, adult)}
-
-
-class _Embedded(NamedTuple):
-    """A data set without files."""
-
-    load: Callable[..., Dataset]
-    title: str
-    size: str
-    terms: str
-
-
-_EMBEDDED = {
-    "digits": _Embedded(
-        digits,
-        "handwritten digits, 8 x 8",
-        "1797 x 64, parity (utility), 10 digits (private)",
-        "CC BY 4.0 at UCI",
-    ),
-    "diabetes": _Embedded(
-        diabetes,
-        "diabetes progression; a continuous utility",
-        "442 x 9, progression (utility), age or sex (private)",
-        "free to use, with citation",
-    ),
-    "simulated_sensors": _Embedded(
-        simulated_sensors,
-        "synthetic motion windows with a known best trade-off",
-        "any number of rows x 192, 6 activities (utility), 30 users (private)",
-        "none",
-    ),
-}
+_EMBEDDED = {found.name: found for found in (DIGITS, DIABETES, simulated.SET)}
 
 
 class Description(NamedTuple):
@@ -83,18 +52,14 @@ def describe(*, data_dir: str | os.PathLike | None = None) -> list[Description]:
       >>> describe()[0].how
       "load('digits'): no download"
     """
-    folder = _data_dir(data_dir)
-    rows = [
-        Description(
-            name, entry.title, entry.size, entry.terms, ("per_label",), True, f"load({name!r}): no download"
+    rows, folder = [], _data_dir(data_dir)
+    for name, found in {**_EMBEDDED, **PUBLISHED}.items():
+        is_file = found.needs and prepared_folder(name, folder).exists()
+        how = f"load({name!r}): prepared in {folder}" if is_file else found.instructions
+        prepared = bool(is_file or not found.needs)
+        rows.append(
+            Description(name, found.title, found.size, found.terms, tuple(found.protocols), prepared, how)
         )
-        for name, entry in _EMBEDDED.items()
-    ]
-    for name, found in PUBLISHED.items():
-        prepared = prepared_folder(name, folder).exists()
-        how = f"load({name!r}): prepared in {folder}" if prepared else found.instructions
-        protocols = tuple(found.protocols)
-        rows.append(Description(name, found.title, found.size, found.terms, protocols, prepared, how))
     return rows
 
 
@@ -139,22 +104,18 @@ def load(
     if not 0.0 <= validation < 1.0:
         raise ValueError(f"validation must lie in [0, 1), got {validation}.")
     arguments = {"name": name, "protocol": protocol, "validation": validation, **options}
+    found = {**_EMBEDDED, **PUBLISHED}[name]
+    protocol, private = found.choose(protocol, options.pop("private", None))
     if name in _EMBEDDED:
-        if protocol not in (None, "per_label"):
-            raise ValueError(f"protocol must be left out for {name}, got {protocol!r}.")
-        data = _EMBEDDED[name].load(seed=seed, validation=validation, **options)
+        rows = found.read(seed=seed, **options)
+    elif options:
+        raise TypeError(f"load({name!r}) has no option {sorted(options)[0]!r}.")
     else:
         if data_dir is not None:
             arguments["data_dir"] = str(_data_dir(data_dir).resolve())
-        published, private = PUBLISHED[name], options.pop("private", None)
-        if options:
-            raise TypeError(f"load({name!r}) has no option {sorted(options)[0]!r}.")
-        protocol, private = published.choose(protocol, private)
         manual = None if manual_dir is None else Path(manual_dir).expanduser()
-        rows = fetch(published, data_dir=_data_dir(data_dir), manual_dir=manual, force=force)
-        data = published.make_dataset(
-            rows, protocol=protocol, private=private, seed=seed, validation=validation
-        )
+        rows = fetch(found, data_dir=_data_dir(data_dir), manual_dir=manual, force=force)
+    data = found.make_dataset(rows, protocol=protocol, private=private, seed=seed, validation=validation)
     origin = dataclasses.replace(data.origin, load_spec=LoadSpec("load", arguments, seed))
     return dataclasses.replace(data, origin=origin)
 

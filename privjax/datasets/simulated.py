@@ -6,8 +6,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from privjax.datasets.dataset import Dataset, Origin, Part
-from privjax.datasets.splits import generator, per_label_split
+from privjax.datasets.dataset import Part
+from privjax.datasets.published import PublishedSet, Rows
+from privjax.datasets.splits import generator
 
 CHANNELS = ("acc_x", "acc_y", "acc_z", "gyro_x", "gyro_y", "gyro_z")
 BLOCK = 1 << 16  # rows drawn from one generator; row i is the same at every size
@@ -149,42 +150,6 @@ def simulated_blocks(
         yield Part(x, y.astype(np.int32), s.astype(np.int32))
 
 
-def simulated_sensors(
-    *, seed: int = 0, rows: int = 10_000, validation: float = 0.1, **options: Any
-) -> Dataset:
-    """Simulate motion windows of users doing activities: utility = activity, private = user.
-
-    Args:
-      seed: Seed of waveforms, labels, noise and split (80:20, the same proportion of every user).
-      rows: Number of windows.
-      validation: Share of the training rows in the validation part.
-      **options: Options of `simulated_truth`: users, activities, window, signals, habit.
-
-    Returns:
-      The windows, flat.
-    """
-    blocks = simulated_blocks(rows, seed=seed, **options)
-    x, y, s = (np.concatenate(arrays) for arrays in zip(*blocks, strict=True))
-    return Dataset(
-        x=x,
-        y=y,
-        s=s,
-        y_names=tuple(f"activity {i + 1}" for i in range(options.get("activities", 6))),
-        s_names=tuple(f"user {i + 1}" for i in range(options.get("users", 30))),
-        feature_names=tuple(f"{c} {t}" for t in range(x.shape[1] // len(CHANNELS)) for c in CHANNELS),
-        split=per_label_split(s, seed=seed, validation=validation),
-        origin=Origin(
-            name="simulated_sensors",
-            protocol="per_user",
-            seed=seed,
-            utility="activity",
-            private=("user",),
-            source="simulation",
-            terms="none",
-        ),
-    )
-
-
 def orthogonal_accuracy(count: int, amplitude: float) -> float:
     """Compute `P(m, a)`, the integral of `phi(t - a) Phi(t)^(m - 1)`, to about twelve digits."""
     # The trapezoid rule converges exponentially on a smooth function that vanishes at both ends.
@@ -215,3 +180,28 @@ def _waves(seed: int, users: int, activities: int, window: int) -> tuple[np.ndar
         mix = generator(seed, purpose).standard_normal((len(basis), count))
         waves.append(np.linalg.qr(mix)[0].T @ basis)
     return waves[0], waves[1]
+
+
+def _read(*, seed: int, rows: int = 10_000, **options: Any) -> Rows:
+    """Simulate flat motion windows of users doing activities."""
+    x, y, s = (
+        np.concatenate(arrays) for arrays in zip(*simulated_blocks(rows, seed=seed, **options), strict=True)
+    )
+    names = {
+        "activity": [f"activity {i + 1}" for i in range(options.get("activities", 6))],
+        "user": [f"user {i + 1}" for i in range(options.get("users", 30))],
+        "features": [f"{c} {t}" for t in range(x.shape[1] // len(CHANNELS)) for c in CHANNELS],
+    }
+    return Rows({"x": x, "activity": y, "user": s}, names, source="simulation")
+
+
+SET = PublishedSet(
+    name="simulated_sensors",
+    title="synthetic motion windows with a known best trade-off",
+    size="any number of rows x 192, 6 activities (utility), 30 users (private)",
+    terms="none",
+    read=_read,
+    utility="activity",
+    private=("user",),
+    protocols={"per_label": None},
+)

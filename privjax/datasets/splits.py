@@ -1,6 +1,5 @@
 """Split protocols: seeded, and each with a guarantee about rows, people or time."""
 
-import itertools
 import zlib
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -329,7 +328,9 @@ def _set_aside(free, time, rng, validation, train, separation):
     """Return validation frames of one user, and the frames of each activity far from all of them."""
     gaps = np.full(len(free), separation)
     needs = [max(train, min(len(own) // 2, len(own) - validation)) for own in free]
-    for attempt in itertools.count(1):
+    attempt = 0
+    while True:
+        attempt += 1
         drawn = [_stretch(own, 0.1, validation, rng, attempt % 2 == 0) for own in free]
         left = free
         for gap in np.unique(gaps):

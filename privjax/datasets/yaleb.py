@@ -1,18 +1,16 @@
 """Extended Yale B: cropped faces under many lights; utility = random group of people, private = person."""
 
 import io
-from collections.abc import Sequence
 
 import numpy as np
 
 from privjax.datasets.published import FACE_SIDE, Files, PublishedSet, Rows, check_labels, refuse_damaged
-from privjax.datasets.splits import DataError, per_label_split, random_groups
+from privjax.datasets.splits import DataError, random_groups
 from privjax.extras import import_optional
 
 
-def _read(sources: Sequence[Files]) -> Rows:
+def _read(files: Files) -> Rows:
     """Read the images, which the file stores column by column."""
-    (files,) = sources
     name = files.find("YaleB_32x32.mat")
     data, label = files.read(name), files.label(name)
     with refuse_damaged(label):
@@ -27,7 +25,7 @@ def _read(sources: Sequence[Files]) -> Rows:
     return Rows({"x": images, "person": person}, {"features": ("grey",)})
 
 
-def _select(rows: Rows, *, private: str, seed: int) -> Rows:
+def _select(rows: Rows, *, seed: int) -> Rows:
     """Deal the people into 4 groups."""
     group = random_groups(rows.arrays["person"], 4, seed=seed)
     return Rows({**rows.arrays, "group": group}, {**rows.names, "group": [f"group {i}" for i in range(4)]})
@@ -47,7 +45,7 @@ SET = PublishedSet(
     read=_read,
     utility="group",
     private=("person",),
-    protocols={"per_person": lambda arrays, **how: per_label_split(arrays["person"], **how)},
+    protocols={"per_person": None},
     select=_select,
     num_rows=2414,
 )

@@ -46,5 +46,5 @@ def test_diabetes_with_a_binary_private_variable():
     np.testing.assert_array_equal(np.bincount(data.s), [235, 207])
     tested = np.bincount(data.test.s) / len(data.test.s)
     np.testing.assert_allclose(tested, np.bincount(data.s) / 442, atol=0.01)
-    with pytest.raises(ValueError, match="private must be 'age' or 'sex'"):
+    with pytest.raises(ValueError, match="private must be one of age, sex for diabetes, got 'bmi'"):
         load("diabetes", private="bmi")

@@ -17,7 +17,7 @@ import published_copies
 import pytest
 
 from privjax.datasets import DataError, describe, load
-from privjax.datasets.fetch import fetch, prepared_folder
+from privjax.datasets.published import fetch, prepared_folder
 from privjax.datasets.registry import PUBLISHED
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -137,10 +137,10 @@ from pathlib import Path
 package = types.ModuleType("privjax")
 package.__path__ = [{str(REPOSITORY / "privjax")!r}]
 sys.modules["privjax"] = package
-from privjax.datasets import fetch, load
+from privjax.datasets import load, published
 moment, data_dir, manual_dir, log, force = sys.argv[1:]
 die = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)
-read, rename, renames = fetch._read, Path.rename, []
+read, rename, renames = published._read, Path.rename, []
 def logged(*arguments):
     with open(log, "a") as handle:
         handle.write("prepared\\n")
@@ -150,9 +150,9 @@ def logged(*arguments):
 def counted(path, target):
     renames.append(target)
     return die() if moment == f"rename {{len(renames)}}" else rename(path, target)
-fetch._read, Path.rename = logged, counted
+published._read, Path.rename = logged, counted
 if moment == "load":
-    fetch._load = die
+    published._load = die
 if moment == "store":
     import tensorflow_datasets as tfds
     tfds.core.SequentialWriter.close_all = die

@@ -180,7 +180,7 @@ def test_any_bytes_as_numbers_are_finite_or_refused(tmp_path, data, columns):
 
 def read(name, files, folder):
     published_copies.write_folder(folder / "files", files)
-    return PUBLISHED[name].read([open_files(folder / "files", folder / "scratch")])
+    return PUBLISHED[name].read(open_files(folder / "files", folder / "scratch"))
 
 
 def test_small_copies_are_read(tmp_path):
@@ -417,7 +417,7 @@ def meglass(folder, lines, *, places=("images/{}",)):
 
 
 def test_meglass_images_are_grey_and_small(tmp_path):
-    rows = PUBLISHED["meglass"].read(meglass(tmp_path, ["b@1.jpg 1", "a@2@3.jpg 0", "b@4.jpg 0"]))
+    rows = PUBLISHED["meglass"].read(*meglass(tmp_path, ["b@1.jpg 1", "a@2@3.jpg 0", "b@4.jpg 0"]))
     assert rows.arrays["x"].shape == (3, 32, 32, 1)
     np.testing.assert_allclose(rows.arrays["x"], 76, atol=1)  # the brightness of red
     assert rows.arrays["person"].tolist() == [0, 1, 0]
@@ -437,11 +437,11 @@ def test_meglass_images_are_grey_and_small(tmp_path):
 def test_meglass_faults_are_refused(tmp_path, lines, places, message):
     sources = meglass(tmp_path, lines, places=places)
     if message is None:
-        assert len(PUBLISHED["meglass"].read(sources).arrays["x"]) == 1
+        assert len(PUBLISHED["meglass"].read(*sources).arrays["x"]) == 1
     else:
         with pytest.raises(DataError, match=message):
-            PUBLISHED["meglass"].read(sources)
+            PUBLISHED["meglass"].read(*sources)
     for path in (tmp_path / "images").iterdir():
         path.write_bytes(path.read_bytes()[:200])
     with pytest.raises(DataError):
-        PUBLISHED["meglass"].read(sources)
+        PUBLISHED["meglass"].read(*sources)

@@ -12,8 +12,7 @@ from privjax.datasets import (
     per_label_split,
     separated_frames_split,
 )
-from privjax.datasets.fetch import fetch
-from privjax.datasets.published import open_files, read_matrix
+from privjax.datasets.published import fetch, open_files, read_matrix
 from privjax.datasets.registry import PUBLISHED
 from privjax.datasets.splits import sampled_people_groups
 

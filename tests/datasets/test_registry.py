@@ -38,7 +38,7 @@ def test_wrong_arguments_are_refused_before_any_download(tmp_path):
         load("mnist")
     with pytest.raises(ValueError, match="protocol must be one of per_user, .* for har, got 'random'"):
         load("har", protocol="random", data_dir=tmp_path)
-    with pytest.raises(ValueError, match="protocol must be left out for digits"):
+    with pytest.raises(ValueError, match="protocol must be one of per_label for digits, got 'per_user'"):
         load("digits", protocol="per_user")
     with pytest.raises(ValueError, match="private must be one of user for har, got 'activity'"):
         load("har", private="activity", data_dir=tmp_path)

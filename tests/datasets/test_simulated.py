@@ -6,7 +6,7 @@ from scipy import stats
 from scipy.optimize import linprog
 
 from privjax.datasets import load, simulated_blocks, simulated_truth
-from privjax.datasets.simulated import BLOCK, orthogonal_accuracy, simulated_sensors
+from privjax.datasets.simulated import BLOCK, orthogonal_accuracy
 
 
 @pytest.mark.parametrize(("count", "amplitude"), [(2, 1.0), (6, 3.0), (30, 4.0)])
@@ -111,8 +111,8 @@ def test_the_frontier_is_the_optimum_of_a_linear_programme():
 
 def test_a_shorter_set_is_the_start_of_a_longer_one():
     small = {"window": 12, "users": 6, "activities": 3}
-    longer = simulated_sensors(rows=BLOCK + 500, **small)
-    shorter = simulated_sensors(rows=300, **small)
+    longer = load("simulated_sensors", rows=BLOCK + 500, **small)
+    shorter = load("simulated_sensors", rows=300, **small)
     np.testing.assert_array_equal(longer.x[:300], shorter.x)
     blocks = list(simulated_blocks(BLOCK + 500, **small))
     assert [len(b.x) for b in blocks] == [BLOCK, 500]
