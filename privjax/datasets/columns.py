@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from privjax.datasets.splits import DataError
-from privjax.extras import need
+from privjax.extras import import_optional
 
 LARGEST = float(np.finfo(np.float32).max)
 _MISSING = ("", "na", "n/a", "nan", "null", "none", "?")

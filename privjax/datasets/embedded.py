@@ -1,18 +1,18 @@
 """Small real data sets that scikit-learn brings along: digits, and diabetes with continuous labels."""
 
 from privjax.datasets.published import PublishedSet, Rows
-from privjax.extras import need
+from privjax.extras import import_optional
 
 
 def _read_digits(*, seed: int) -> Rows:
-    found = need("sklearn.datasets").load_digits()
+    found = import_optional("sklearn.datasets").load_digits()
     arrays = {"x": found.data, "parity": found.target % 2, "digit": found.target}
     names = {"features": found.feature_names, "parity": ("even", "odd"), "digit": list(map(str, range(10)))}
     return Rows(arrays, names, source="scikit-learn")
 
 
 def _read_diabetes(*, seed: int) -> Rows:
-    found = need("sklearn.datasets").load_diabetes(scaled=False)
+    found = import_optional("sklearn.datasets").load_diabetes(scaled=False)
     columns = dict(zip(found.feature_names, found.data.T, strict=True))
     arrays = {"x": found.data, "progression": found.target, "age": columns["age"], "sex": columns["sex"] - 1}
     names = {"features": list(columns), "progression": (), "age": (), "sex": ("sex 1", "sex 2")}

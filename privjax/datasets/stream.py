@@ -20,7 +20,7 @@ import numpy as np
 
 from privjax.datasets.columns import Cells, Column, Place, encode, parse_cells, typed_cells
 from privjax.datasets.splits import DataError
-from privjax.extras import need
+from privjax.extras import import_optional
 
 _ALL = 1 << 40  # rows in the block that holds a whole table
 _MOST_CELLS = 1 << 19  # in a block of `open_rows`
