@@ -1,4 +1,6 @@
-"""Kernels as values: what a kernel is, apart from where it is summed. A kernel is a sum of terms."""
+"""Kernels as values: sums of terms, built by the functions of this module and passed to the objectives."""
+
+from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
@@ -12,153 +14,232 @@ import numpy as np
 from jax import Array
 from jax.core import Tracer
 from jax.typing import ArrayLike
+from jaxtyping import Bool, Float, Shaped
 
-from privjax.distances import squared_distances
-from privjax.terms import Scalar, Term, dot_value, radial_value, scale_in
+from privjax.numerics import entries, match_vma, matmul
+from privjax.numerics.entries import KINDS, Scalar, Term, squared_distances
 
 
 class Kernel(NamedTuple):
-    """A kernel: the sum of its terms. Made by the functions of this module."""
+    """A kernel: a sum of terms.
+
+    Build one with `gaussian`, `gaussian_mixture`, `laplacian`, `polynomial`, `median_gaussian` or `mixture`.
+    A bandwidth that is a Python number is part of the compiled program; one in an array can be swept by
+    `vmap`. No gradient flows into either.
+    """
 
     terms: tuple[Term, ...]
 
-    def __call__(self, a: ArrayLike, b: ArrayLike | None = None) -> Array:
-        """The kernel matrix k(a_i, b_j) of the rows of two matrices (of one with itself)."""
+    def __repr__(self) -> str:
+        return " + ".join(map(str, self.terms))
+
+    def __call__(
+        self, a: Shaped[ArrayLike, "n d"], b: Shaped[ArrayLike, "m d"] | None = None
+    ) -> Float[Array, "n m"]:
+        """Compute the kernel matrix k(a_i, b_j) of the rows of two matrices, or of one with itself."""
         a = jnp.asarray(a)
         b = a if b is None else jnp.asarray(b)
         dtype = jnp.result_type(a, b)
         dtype = dtype if jnp.issubdtype(dtype, jnp.floating) else jnp.float32
         a, b = a.astype(dtype), b.astype(dtype)
         if a.ndim != 2 or b.ndim != 2 or a.shape[1] != b.shape[1]:
-            raise ValueError(f"a kernel takes two matrices of equal width, got {a.shape} and {b.shape}")
-        if any(t.kind == "median" for t in self.terms):
+            raise ValueError(f"a kernel takes two matrices of equal width, got {a.shape} and {b.shape}.")
+        if any(t.relative for t in self.terms):
             return resolve(self, jnp.concatenate([a, b]))(a, b)
-        radial, dot = split(self)
-        at_zero = sum(t.weight * t.offset**t.order for t in self.terms)
+        distance, product = entries.split_terms(self.terms)
+        at_zero = sum(t.weight * KINDS[t.kind].at_zero(t) for t in self.terms)
         total = jnp.full((a.shape[0], b.shape[0]), at_zero, a.dtype)
-        if radial:
-            total += radial_value(radial, squared_distances(a, b))
-        if dot:
-            total += dot_value(dot, jnp.dot(a, b.T, precision="highest"))
-        return total
+        if distance:
+            total += entries.value(distance, squared_distances(a, b))
+        return total + entries.value(product, matmul(a, b.T)) if product else total
 
 
 def gaussian_mixture(bandwidths: Iterable[Scalar] | Array = (1.0, 2.0, 4.0, 8.0, 16.0)) -> Kernel:
-    r"""Mean of Gaussians, (1/T) sum_t exp(-|a-b|^2 / (2 sigma_t^2)) (eq. gauss_mixture).
+    """Build the mean of T Gaussian kernels (eq. gauss_mixture).
+
+        k(a, b) = 1/T sum_t exp(-|a - b|^2 / (2 sigma_t^2))
+
+    Several bandwidths see differences between distributions at several scales, so that none has to be chosen.
+    The default is that of the paper, for rows with a spread of order one; `median_gaussian` adapts to any
+    spread. Python numbers that differ by powers of two share one exponential.
 
     Args:
-      bandwidths: the sigma_t. Numbers that fall by powers of two share one exponential.
+      bandwidths: The sigma_t, positive.
+
+    Example:
+      >>> import jax.numpy as jnp, privjax
+      >>> kernel = privjax.gaussian_mixture((1.0, 2.0))
+      >>> round(float(kernel(jnp.zeros((1, 1)), jnp.array([[2.0]]))[0, 0]), 3)
+      0.371
     """
-    if not _is_sequence(bandwidths):
-        raise ValueError("bandwidths must be a sequence; for a single one use gaussian(bandwidth)")
-    scales = [_positive("bandwidths", s) for s in bandwidths]
-    if not scales:
-        raise ValueError("bandwidths is empty: give at least one positive number")
+    scales = _positive_sequence("bandwidths", bandwidths, "gaussian(bandwidth)")
     return Kernel(tuple(Term("gaussian", s, 1.0 / len(scales)) for s in scales))
 
 
 def gaussian(bandwidth: Scalar = 1.0) -> Kernel:
-    """exp(-|a-b|^2 / (2 bandwidth^2))."""
-    return Kernel((Term("gaussian", _positive("bandwidth", bandwidth)),))
+    """Build the Gaussian kernel k(a, b) = exp(-|a - b|^2 / (2 bandwidth^2)).
+
+    It is characteristic: with many rows, its maximum mean discrepancy is zero for equal distributions only.
+
+    Args:
+      bandwidth: The standard deviation of the Gaussian, positive.
+
+    Example:
+      >>> import jax.numpy as jnp, privjax
+      >>> round(float(privjax.gaussian(2.0)(jnp.zeros((1, 3)), jnp.ones((1, 3)))[0, 0]), 3)
+      0.687
+    """
+    return Kernel((Term("gaussian", positive("bandwidth", bandwidth)),))
 
 
 def laplacian(bandwidth: Scalar = 1.0) -> Kernel:
-    """exp(-|a-b| / bandwidth), with the Euclidean distance."""
-    return Kernel((Term("laplacian", _positive("bandwidth", bandwidth)),))
+    """Build the Laplacian kernel k(a, b) = exp(-|a - b| / bandwidth), with the Euclidean distance.
+
+    It is characteristic as a Gaussian is, with heavier tails and a gradient that does not vanish between
+    close rows.
+
+    Args:
+      bandwidth: The distance at which the kernel falls to 1/e, positive.
+
+    Example:
+      >>> import jax.numpy as jnp, privjax
+      >>> round(float(privjax.laplacian(2.0)(jnp.zeros((1, 4)), jnp.ones((1, 4)))[0, 0]), 3)
+      0.368
+    """
+    return Kernel((Term("laplacian", positive("bandwidth", bandwidth)),))
 
 
 def polynomial(order: int = 4, *, gamma: Scalar = 1.0) -> Kernel:
-    """(1 + gamma a.b)^order: matches the moments of two distributions up to `order`."""
+    """Build the polynomial kernel k(a, b) = (1 + gamma a.b)^order.
+
+    It compares moments: its maximum mean discrepancy is zero if the moments of the distributions agree up to
+    `order`.
+
+    Args:
+      order: The degree, at least 1.
+      gamma: The factor of the product, positive.
+
+    Example:
+      >>> import jax.numpy as jnp, privjax
+      >>> privjax.polynomial(2)(jnp.array([[1.0], [2.0]])).tolist()
+      [[4.0, 9.0], [9.0, 25.0]]
+    """
     if not isinstance(order, (int, np.integer)) or isinstance(order, bool) or order < 1:
-        raise ValueError(f"order must be an integer of at least 1, got {order!r}")
-    return Kernel((Term("polynomial", _positive("gamma", gamma), order=int(order)),))
+        raise ValueError(f"order must be an integer of at least 1, got {order!r}.")
+    return Kernel((Term("polynomial", positive("gamma", gamma), order=int(order)),))
 
 
 def median_gaussian(multiples: Sequence[Scalar] = (1.0,)) -> Kernel:
-    """Mean of Gaussians whose bandwidths are `multiples` of the median distance of the rows at hand.
+    """Build the mean of Gaussians with multiples of the median distance of the rows as bandwidths.
 
-    The median is that of `median_bandwidth`: of a subsample, floored, and a constant to the gradient.
+    The bandwidths follow the rows, so that shrinking z hides no difference from the kernel. See
+    `median_bandwidth`.
+
+    Args:
+      multiples: Factors of the median, positive.
+
+    Example:
+      >>> import jax.numpy as jnp, privjax
+      >>> z, kernel = jnp.array([[0.0], [1.0], [2.0]]), privjax.median_gaussian()
+      >>> bool((kernel(z) == kernel(8 * z)).all())
+      True
     """
-    if not _is_sequence(multiples):
-        raise ValueError(f"multiples must be a sequence; for a single one write ({multiples!r},)")
-    scales = [_positive("multiples", m) for m in multiples]
-    if not scales:
-        raise ValueError("multiples is empty: give at least one positive number")
-    return Kernel(tuple(Term("median", m, 1.0 / len(scales)) for m in scales))
+    scales = _positive_sequence("multiples", multiples, f"({multiples!r},)")
+    return Kernel(tuple(Term("gaussian", m, 1.0 / len(scales), relative=True) for m in scales))
 
 
 def mixture(*kernels: Kernel, weights: Sequence[float] | None = None) -> Kernel:
-    """Weighted sum of kernels; the default weights are equal and add up to one."""
+    """Build the weighted sum of kernels.
+
+    Args:
+      *kernels: The kernels.
+      weights: One positive weight per kernel. Default: equal weights that add up to one.
+
+    Example:
+      >>> import privjax
+      >>> privjax.mixture(privjax.gaussian(1.0), privjax.laplacian(2.0), weights=[0.9, 0.1])
+      0.9 gaussian(1.0) + 0.1 laplacian(2.0)
+    """
     if not kernels:
-        raise ValueError("mixture needs at least one kernel")
+        raise ValueError("mixture needs at least one kernel.")
     for kernel in kernels:
         check_kernel("kernels", kernel)
-    if weights is None:
-        weights = [1.0 / len(kernels)] * len(kernels)
+    weights = [1.0 / len(kernels)] * len(kernels) if weights is None else weights
     if len(weights) != len(kernels):
-        raise ValueError(f"weights has {len(weights)} entries for {len(kernels)} kernels")
-    factors = [_positive("weights", float(w)) for w in weights]
-    return Kernel(
-        tuple(replace(t, weight=t.weight * f) for k, f in zip(kernels, factors, strict=True) for t in k.terms)
-    )
+        raise ValueError(f"weights has {len(weights)} entries for {len(kernels)} kernels.")
+    factors = [positive("weights", float(w)) for w in weights]
+    terms = (replace(t, weight=t.weight * f) for k, f in zip(kernels, factors, strict=True) for t in k.terms)
+    return Kernel(tuple(terms))
 
 
-def check_kernel(name: str, kernel: Any) -> None:
-    """A kernel is a value of this module, not a function."""
+def check_kernel(name: str, kernel: object) -> None:
+    """Raise a TypeError unless the argument is a kernel of this module."""
     if not isinstance(kernel, Kernel):
         raise TypeError(
-            f"{name} must be a privjax kernel such as gaussian_mixture(), got {type(kernel).__name__}"
+            f"{name} must be a privjax kernel such as gaussian_mixture(), got {type(kernel).__name__}."
         )
 
 
 def median_bandwidth(
-    z: ArrayLike, *, weights: ArrayLike | None = None, max_rows: int = 512, floor: float = 1e-6
-) -> Array:
-    """Median distance between distinct rows of z: the usual guess at a Gaussian's bandwidth.
+    z: Shaped[ArrayLike, "n d"],
+    *,
+    weights: Shaped[ArrayLike, " n"] | None = None,
+    max_rows: int = 512,
+    floor: float = 1e-6,
+) -> Float[Array, ""]:
+    """Compute the median distance between distinct rows, the usual choice of a Gaussian's bandwidth.
 
-    Taken over at most `max_rows` rows, evenly spaced, so that it costs a fixed block whatever n is.
-    Never below `floor` (a collapsed batch has median zero), and a constant to the gradient.
-    Rows of weight zero are left out; other weights only say that a row is there.
+    It is taken over evenly spaced rows, so that its cost is bounded for any n, and is a constant to the
+    gradient.
+
+    Args:
+      z: Rows.
+      weights: Rows of weight zero are left out; any positive weight counts a row once.
+      max_rows: Size of the subsample.
+      floor: Smallest result; a batch of equal rows has the median zero.
+
+    Example:
+      >>> import jax.numpy as jnp, privjax
+      >>> float(privjax.median_bandwidth(jnp.array([[0.0], [1.0], [5.0]])))
+      4.0
     """
     z = jax.lax.stop_gradient(jnp.asarray(z))
     if z.ndim != 2:
-        raise ValueError(f"z must be a matrix [n, d], got shape {z.shape}")
+        raise ValueError(f"z must be a matrix [n, d], got shape {z.shape}.")
     if weights is not None and jnp.shape(weights) != z.shape[:1]:
-        raise ValueError(f"weights must have shape ({len(z)},), one per row of z, got {jnp.shape(weights)}")
-    there = jnp.ones(len(z), bool) if weights is None else jnp.asarray(weights) > 0
-    return _median_bandwidth(z, there, max_rows, floor)
+        raise ValueError(f"weights must have shape ({len(z)},), one per row of z, got {jnp.shape(weights)}.")
+    valid = jnp.ones(len(z), bool) if weights is None else jnp.asarray(weights) > 0
+    return _median_bandwidth(z, valid, max_rows, floor)
 
 
 @partial(jax.jit, static_argnums=2)
-def _median_bandwidth(z: Array, there: Array, max_rows: int, floor: float | Array) -> Array:
+def _median_bandwidth(z: Array, valid: Array, max_rows: int, floor: float | Array) -> Array:
     z = z.astype(jnp.promote_types(z.dtype, jnp.float32))
-    n = z.shape[0]
-    m = min(n, max_rows)
-    count = there.sum()
-    # Rows that are there come first, so that the subsample does not depend on the others.
+    m = min(len(z), max_rows)
+    count = valid.sum()
+    # Valid rows come first, so that the subsample does not depend on the others.
     place = jnp.arange(m)
     place = jnp.where(count > m, place * count // m, place)
-    picked = jnp.argsort(~there, stable=True)[place]
+    picked = jnp.argsort(~valid, stable=True)[place]
     counted = place < count
     z = jnp.where(counted[:, None], z[picked], 0)
     pair = (place[:, None] < place[None, :]) & counted[:, None] & counted[None, :]
     distance = jnp.sqrt(squared_distances(z, z))
-    median = jnp.where(pair.any(), jnp.maximum(_median(distance, pair), floor), floor)
-    # A NaN of the data itself must come through.
-    broken = jnp.isnan(jnp.where(pair, distance, 0)).any()
-    return jax.lax.stop_gradient(jnp.where(broken, jnp.nan, median).astype(z.dtype))
+    median = jnp.where(pair.any(), jnp.maximum(_masked_median(distance, pair), floor), floor)
+    has_nan = jnp.isnan(jnp.where(pair, distance, 0)).any()
+    return jax.lax.stop_gradient(jnp.where(has_nan, jnp.nan, median).astype(z.dtype))
 
 
-def _median(values: Array, counted: Array) -> Array:
-    """Median of the values that are counted, none of which is negative; of no use when there are none.
+def _masked_median(values: Float[Array, "..."], mask: Bool[Array, "..."]) -> Float[Array, ""]:
+    """Compute the median of non-negative values under a mask; undefined for an empty mask.
 
-    By bisection of their bits, which are ordered as the values are: exact, and on a CPU many times faster
-    than to sort a quarter of a million distances.
+    Bisection of the bit patterns, which are ordered as the values are: exact, and on a CPU many times faster
+    than sorting a quarter of a million distances.
     """
     integer = jnp.int32 if values.dtype.itemsize == 4 else jnp.int64
-    bits = jnp.where(counted, jax.lax.bitcast_convert_type(values, integer), jnp.iinfo(integer).max)
-    total = counted.sum()
-    ranks = jnp.stack([(total - 1) // 2, total // 2])  # the two in the middle, or the same twice
+    bits = jnp.where(mask, jax.lax.bitcast_convert_type(values, integer), jnp.iinfo(integer).max)
+    total = mask.sum()
+    ranks = jnp.stack([(total - 1) // 2, total // 2])  # the two middle ranks, equal for an odd total
 
     def halve(_, bounds):
         low, high = bounds
@@ -167,72 +248,62 @@ def _median(values: Array, counted: Array) -> Array:
         return jnp.where(enough, low, middle + 1), jnp.where(enough, middle, high)
 
     infinite = jax.lax.bitcast_convert_type(jnp.array(jnp.inf, values.dtype), integer)
-    low = jnp.zeros_like(ranks, integer) + jnp.where(False, bits[0, 0], 0)  # as varying as the loop makes it
-    start = low, low + infinite
-    _, found = jax.lax.fori_loop(0, 8 * values.dtype.itemsize - 1, halve, start)
+    low = match_vma(jnp.zeros_like(ranks, integer), bits)
+    _, found = jax.lax.fori_loop(0, 8 * values.dtype.itemsize - 1, halve, (low, low + infinite))
     return (jax.lax.bitcast_convert_type(found, values.dtype) / 2).sum()
 
 
-def resolve(kernel: Kernel, z: Array, weights: Array | None = None) -> Kernel:
-    """The same kernel with every scale known: median terms get their bandwidth from the rows of z."""
-    if not any(t.kind == "median" for t in kernel.terms):
+def resolve(kernel: Kernel, z: Float[Array, "n d"], weights: Float[Array, " n"] | None = None) -> Kernel:
+    """Replace scales that are relative to the median distance by scales for the rows z."""
+    if not any(t.relative for t in kernel.terms):
         return kernel
     median = median_bandwidth(z, weights=weights)
     return Kernel(
-        tuple(
-            replace(t, kind="gaussian", scale=t.scale * median) if t.kind == "median" else t
-            for t in kernel.terms
-        )
+        tuple(replace(t, scale=t.scale * median, relative=False) if t.relative else t for t in kernel.terms)
     )
 
 
-def normalise(kernel: Kernel, z: Array) -> tuple[Kernel, Scalar]:
-    """A kernel k' and a constant c with k = c^2 k', where k' on the rows of z is of order one.
+def prepare(
+    kernel: Kernel, z: Float[Array, "n d"], weights: Float[Array, " n"], valid: Bool[Array, " n"]
+) -> tuple[Float[Array, "n d"], tuple[Term, ...], Scalar]:
+    """Find rows, terms of order one and a constant c with k = c^2 sum_t term_t, up to constants that cancel.
 
-    Polynomials of wide rows overflow long before the distances built on them do. With m = max(1,
-    gamma max|z|^2) a term is m^order (1/m + gamma/m a.b)^order; the largest m^order goes into c^2.
+    Bandwidths are resolved, and rows are centred if the kernel allows it. Polynomials are scaled, since those
+    of wide rows overflow long before the discrepancies built on them.
     """
-    if not any(t.kind == "polynomial" for t in kernel.terms):
-        return kernel, 1.0
-    largest = jax.lax.stop_gradient((z * z).sum(-1).max())
-    sizes = [
-        jnp.maximum(1, scale_in(t, z.dtype) * largest) if t.kind == "polynomial" else jnp.ones((), z.dtype)
-        for t in kernel.terms
-    ]
-    roots = [m ** (0.5 * t.order) for m, t in zip(sizes, kernel.terms, strict=True)]
-    c = jnp.stack(roots).max()
-    terms = [
-        replace(t, weight=t.weight * (root / c) ** 2, scale=t.scale / m, offset=t.offset / m)
-        if t.kind == "polynomial"
-        else replace(t, weight=t.weight / c / c)
-        for t, m, root in zip(kernel.terms, sizes, roots, strict=True)
-    ]
-    return Kernel(tuple(terms)), c
+    terms, c = resolve(kernel, z, weights).terms, 1.0
+    if any(KINDS[t.kind].normalise for t in terms):
+        largest = jax.lax.stop_gradient((z * z).sum(-1).max())
+        one = jnp.ones((), z.dtype)
+        pairs = [norm(t, largest) if (norm := KINDS[t.kind].normalise) else (t, one) for t in terms]
+        c = jnp.stack([root for _, root in pairs]).max()
+        terms = tuple(replace(t, weight=t.weight * (root / c) ** 2) for t, root in pairs)
+    return entries.centre_rows(z, weights, valid, terms), terms, c
 
 
-def split(kernel: Kernel) -> tuple[tuple[Term, ...], tuple[Term, ...]]:
-    """The radial and the dot terms of a resolved kernel."""
-    return (
-        tuple(t for t in kernel.terms if t.kind != "polynomial"),
-        tuple(t for t in kernel.terms if t.kind == "polynomial"),
-    )
+def positive(name: str, value: Any, *, zero: bool = False) -> Scalar:
+    """Check that a setting is a positive number (or zero, with `zero`), where its value is known.
+
+    Returns:
+      A float for a Python or NumPy number, else the JAX array.
+    """
+    if isinstance(value, bool) or not isinstance(value, (int, float, np.number, np.ndarray, Array)):
+        raise TypeError(f"{name} must be a number, got {value!r}.")
+    if jnp.ndim(value):
+        raise ValueError(f"{name} must be a single number, got shape {jnp.shape(value)}.")
+    if not isinstance(value, Tracer) and not (0 <= float(value) < math.inf and (zero or float(value) > 0)):
+        says = "must not be negative or infinite" if zero else "must be positive and finite"
+        raise ValueError(f"{name} {says}, got {value}.")
+    return value if isinstance(value, Array) else float(value)
 
 
-def _is_sequence(values: Any) -> bool:
-    return hasattr(values, "__iter__") and getattr(values, "ndim", 1) > 0
+def _positive_sequence(name: str, values: Any, single: str) -> list[Scalar]:
+    if not hasattr(values, "__iter__") or getattr(values, "ndim", 1) == 0:
+        raise ValueError(f"{name} must be a sequence; for a single one use {single}.")
+    scales = [positive(name, s) for s in values]
+    if not scales:
+        raise ValueError(f"{name} is empty: give at least one positive number.")
+    return scales
 
 
-def _positive(name: str, value: Any) -> Scalar:
-    """A number checked now, or an array left to be traced (checked if it is concrete)."""
-    if isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool):
-        if not (value > 0 and math.isfinite(value)):
-            raise ValueError(f"{name} must be positive and finite, got {value}")
-        return float(value)
-    if not hasattr(value, "dtype"):
-        raise TypeError(f"{name} must be a positive number, got {value!r}")
-    value = jnp.asarray(value)
-    if value.ndim or not jnp.issubdtype(value.dtype, jnp.number):
-        raise ValueError(f"{name} must be a positive number, got shape {value.shape} {value.dtype}")
-    if not isinstance(value, Tracer) and not (value > 0 and bool(jnp.isfinite(value))):
-        raise ValueError(f"{name} must be positive and finite, got {value}")
-    return value
+DEFAULT_KERNEL = gaussian_mixture()

@@ -21,7 +21,7 @@ settings.register_profile(
 )
 settings.load_profile("privjax")
 
-OBJECTIVES = ("test_contract", "test_independence", "test_kernels", "test_pairwise", "losses")
+OBJECTIVES = ("test_independence", "test_kernels", "losses", "numerics")
 
 
 @pytest.fixture(autouse=True)

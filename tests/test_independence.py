@@ -1,4 +1,4 @@
-"""The permutation test: uniform under the null, small under dependence, the same by both routes."""
+"""The permutation test: uniform under the null, small under dependence, the same with preparation."""
 
 import functools
 
@@ -36,7 +36,7 @@ def test_p_values_are_uniform_when_z_is_independent_of_p(statistic):
     # Permutation p-values live on a grid of 1/200: spread them over their cell before the KS test.
     p -= np.random.default_rng(2).uniform(0, 1 / 200, 150)
     assert stats.kstest(p, "uniform").pvalue > 0.01
-    assert stats.kstest(p**2, "uniform").pvalue < 1e-4  # the same check sees a p-value that is not
+    assert stats.kstest(p**2, "uniform").pvalue < 1e-4  # the check notices p-values that are not uniform
 
 
 def test_p_value_is_small_under_dependence_and_never_zero():
@@ -49,7 +49,7 @@ def test_p_value_is_small_under_dependence_and_never_zero():
     assert independent.p_value > 0.02
 
 
-def test_a_circle_is_seen_by_the_kernel_and_not_by_the_mean():
+def test_a_kernel_sees_a_circle_and_the_mean_does_not():
     # The class decides the radius: every linear moment agrees.
     s = labels(2, 200, 2)
     direction = normal(3, 200, 2)
@@ -67,7 +67,7 @@ def test_continuous_p_uses_kdi():
     z = jnp.concatenate([jnp.tanh(age), normal(5, 100, 2)], 1)
     key = jax.random.key(2)
     assert privjax.privacy_confidence(z, age, key=key, num_permutations=300).p_value < 0.01
-    # The square tells nothing about the mean of a symmetric p: only p's own square finds it.
+    # The square says nothing about the mean of a symmetric p: p^2 has to be a column.
     z = jnp.concatenate([age**2, normal(5, 100, 2)], 1)
     both = jnp.concatenate([age, 3 * age**2], 1)
     assert privjax.privacy_confidence(z, age, key=key, num_permutations=300).p_value > 0.02
@@ -117,13 +117,13 @@ def test_degenerate_batches():
     assert constant.p_value == 1
     one_class = privjax.privacy_confidence(normal(12, 30, 2), 0 * s, key=key, num_permutations=50)
     assert one_class.p_value == 1
-    # Two rows have two orderings, which give the same split: no evidence, whatever z is.
+    # Two rows have two orders, which give the same groups: no evidence for any z.
     two = privjax.privacy_confidence(normal(13, 2, 2), jnp.array([0, 1]), key=key, num_permutations=50)
     assert two.p_value == 1
-    broken = privjax.privacy_confidence(
+    invalid = privjax.privacy_confidence(
         normal(14, 30, 2).at[3, 0].set(jnp.nan), s, key=key, num_permutations=5
     )
-    assert jnp.isnan(broken.p_value)
+    assert jnp.isnan(invalid.p_value)
 
 
 def test_bad_arguments_are_named():
@@ -154,10 +154,10 @@ def test_a_second_call_compiles_nothing():
     traces = independence._test._cache_size()
     second = privjax.privacy_confidence(normal(17, 20, 2), s, statistic=wide, **options)
     assert independence._test._cache_size() == traces
-    assert first.statistic > second.statistic  # and yet the new rho counts
+    assert first.statistic > second.statistic  # the new rho has an effect
 
 
-def test_rows_of_weight_zero_are_no_part_of_the_test():
+def test_rows_of_weight_zero_change_nothing():
     z, s = normal(0, 40, 2), labels(1, 40, 2)
     padded = jnp.concatenate([z, jnp.full((40, 2), jnp.nan)])
     weights = jnp.repeat(jnp.array([1.0, 0.0]), 40)
@@ -172,7 +172,7 @@ def test_rows_of_weight_zero_are_no_part_of_the_test():
     )
     alone = privjax.privacy_confidence(z, s, key=jax.random.key(0), num_permutations=499)
     np.testing.assert_allclose(found.statistic, alone.statistic, rtol=1e-5)
-    # The same distribution: labels of padding, all of one class, never reach rows that count.
+    # The same distribution: labels of padding, all of one class, never reach valid rows.
     assert stats.ks_2samp(found.permuted, alone.permuted).pvalue > 0.01
     assert abs(float(found.p_value - alone.p_value)) < 0.1
 

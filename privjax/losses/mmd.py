@@ -1,5 +1,7 @@
 """Maximum mean discrepancy between each private class and the rest."""
 
+from __future__ import annotations
+
 from functools import partial
 
 import jax
@@ -8,119 +10,102 @@ from jax import Array
 from jax.typing import ArrayLike
 from jaxtyping import Float, Shaped
 
-from privjax.distances import by_differences, safe_sqrt
-from privjax.kernels import Kernel, check_kernel, gaussian_mixture, normalise, resolve
-from privjax.losses._inputs import Rows, labels, rows
-from privjax.pairwise import as_one, pair_sums
+from privjax.kernels import DEFAULT_KERNEL, Kernel, check_kernel, prepare
+from privjax.losses.checks import Batch, Weights, check_batch, check_labels, class_sizes
+from privjax.numerics import safe_sqrt, subtract_mean, value_and_grad_together
+from privjax.numerics.entries import Term
+from privjax.numerics.sums import pair_sums
 
-_FEW = 16  # where fewer than one row in so many are of other classes, these are looked at by themselves
+_RARE = 16  # if fewer than one row in 16 is outside of the largest class, these rows are summed by themselves
 
 
 def mmd_loss(
     z: Float[ArrayLike, "n d"],
-    p: Shaped[ArrayLike, " n"] | Shaped[ArrayLike, "n l"],
+    p: Shaped[ArrayLike, "n ..."],
     *,
-    kernel: Kernel = gaussian_mixture(),  # noqa: B008 (an immutable value)
+    kernel: Kernel = DEFAULT_KERNEL,
     num_classes: int | None = None,
-    weights: Shaped[ArrayLike, " n"] | None = None,
+    weights: Weights = None,
 ) -> Float[Array, ""]:
-    r"""One-vs-rest maximum mean discrepancy of z given the class p (eq. MMD_obj).
+    r"""Compute the one-vs-rest maximum mean discrepancy of z given the private class (eq. MMD_obj).
 
-    sum_l N_l/N ( p_l'Kp_l / N_l^2 + q_l'Kq_l / M_l^2 - 2 p_l'Kq_l / (N_l M_l) )^(1/2)
+        sum_l N_l/N ( p_l'K p_l / N_l^2 + q_l'K q_l / M_l^2 - 2 p_l'K q_l / (N_l M_l) )^(1/2)
 
-    with q_l = 1 - p_l and M_l = N - N_l: the biased estimate, square root kept. It is zero when every
-    class has the same empirical distribution; on a finite batch its expectation is not, so look at
-    `privacy_confidence` before reading much into a value. A class without rows, or without rows of any
-    other class to compare it with, contributes nothing. Time and memory do not depend on the number of
-    classes, and no array of all pairs is made.
+    with the indicator p_l of class l, q_l = 1 - p_l, N_l rows in the class and M_l = N - N_l. It is zero when
+    all classes have the same distribution of z. The estimate is biased: independent z give a small positive
+    value on a finite batch, so use `privacy_confidence` to judge a value. A class without rows contributes
+    nothing. Time and memory do not depend on the number of classes, and no n x n array is made.
 
     Args:
-      z: released rows [n, d].
-      p: class labels [n], or a one-hot matrix [n, l].
-      kernel: see `privjax.kernels`; the paper's mixture of five Gaussians by default.
-      num_classes: number of classes; needed with integer labels under jit.
-      weights: sample weights [n], non-negative; a row of weight 0 changes nothing.
+      z: Released rows.
+      p: Class labels [n], or a one-hot matrix [n, l].
+      kernel: A kernel of `privjax.kernels`. Default: the mixture of five Gaussians of the paper.
+      num_classes: Number of classes; needed with integer labels under jit.
+      weights: Non-negative weights of the rows; a row of weight 0 changes nothing.
 
     Returns:
-      A scalar, at least float32.
+      The loss, at least float32.
+
+    Example:
+      >>> import jax.numpy as jnp, privjax
+      >>> z = jnp.array([[0.0], [1.0], [0.0], [1.0]])
+      >>> float(privjax.mmd_loss(z, jnp.array([0, 0, 1, 1])))
+      0.0
+      >>> round(float(privjax.mmd_loss(z, jnp.array([0, 1, 0, 1]))), 3)
+      0.47
     """
     check_kernel("kernel", kernel)
-    batch = rows(z, weights)
-    found = labels(p, batch, num_classes)
-    return _mmd(batch, found.of_row, found.broken, kernel, found.num_classes)
+    batch = check_batch(z, weights)
+    labels = check_labels(p, batch, num_classes)
+    return _mmd(batch, labels.classes, kernel, labels.num_classes) + labels.nan_flag
 
 
-@partial(jax.jit, static_argnums=4)
-def _mmd(batch: Rows, index: Array, broken: Array, kernel: Kernel, num_classes: int) -> Array:
+@partial(jax.jit, static_argnums=3)
+def _mmd(batch: Batch, index: Array, kernel: Kernel, num_classes: int) -> Array:
     def value(batch, index, kernel):
-        z, w, _ = batch
-        kernel, scale = normalise(resolve(kernel, z, w), z)
-        z = centred(batch, kernel)
-        r, c = pair_sums(z, w, index, kernel)
-        return scale * _one_vs_rest(r, c, batch._replace(z=z), index, kernel, num_classes)
+        z, terms, scale = prepare(kernel, *batch)
+        return scale * _one_vs_rest(batch._replace(z=z), index, terms, num_classes)
 
-    return as_one(value)(batch, index, kernel) + broken
+    return value_and_grad_together(value)(batch, index, kernel)
 
 
-def centred(batch: Rows, kernel: Kernel) -> Array:
-    """Rows less their mean where distances come from products; rows of weight zero at the mean.
-
-    Where they come from differences rows stay as they are: a shift could round the two sides of a
-    difference differently once it is fused into them. Products of rows are not those of shifted rows, but
-    where they enter as they are (order 1) centring the kernel takes the difference away.
-    """
-    z, w, there = batch
-    orders = [t.order for t in kernel.terms if t.kind == "polynomial"]
-    if orders and max(orders) > 1:
-        return z
-    mean = jax.lax.stop_gradient(w @ z / jnp.where(w.sum() == 0, 1, w.sum()))
-    if by_differences(len(z), *z.shape) and not orders:
-        return jnp.where(there[:, None], z, mean[None, :])
-    return jnp.where(there[:, None], z - mean[None, :], 0)
-
-
-def _one_vs_rest(r: Array, c: Array, batch: Rows, index: Array, kernel: Kernel, num_classes: int) -> Array:
-    """sum_l N_l/N MMD_l from the kernel sums of each row: over all rows (r), over its class (c).
+def _one_vs_rest(batch: Batch, index: Array, terms: tuple[Term, ...], num_classes: int) -> Array:
+    """Compute sum_l N_l/N MMD_l from the kernel sums r of each row over all rows and c over its class.
 
     With e_l the weights of class l and w those of all rows, the contrast of class l with the rest is
     u_l = (N / M_l) (e_l / N_l - w / N), so that
 
         MMD_l^2 = (N / M_l)^2 mean_{i in l} [ (c_i/N_l - r_i/N) - (r_i/N - k) ],   k = sum_i w_i r_i / N^2.
 
-    The differences are taken per row, before the mean: they are what is left after the large terms
-    cancel, and the sum of the large terms would drown them. N / M_l multiplies what rounding left, so a
-    class of nearly all rows is told by the few others.
+    The differences are taken per row, before the mean, since sums of the large terms would round away their
+    small difference.
     """
-    w = batch.weights
-    each = partial(jax.ops.segment_sum, segment_ids=index, num_segments=num_classes)
-    size = each(w)
-    before = jnp.cumsum(size) - size
-    after = jnp.cumsum(size[::-1])[::-1] - size
-    rest = before + after
-    count = each(batch.there.astype(jnp.int32))
-    present = (count > 0) & (count < count.sum())
-    total = jnp.where(w.sum() == 0, 1, w.sum())
-    size, rest = jnp.where(present, size, 1), jnp.where(present, rest, 1)
-
-    overall = r / total
-    for _ in range(2):  # the second pass takes away the rounding of the first
-        overall = overall - (w @ overall) / total
+    z, w, valid = batch
+    r, c = pair_sums(z, w, index, terms)
+    size, rest, present, total = class_sizes(batch, index, num_classes)
+    overall = subtract_mean(r / total, w)
     own = c / size[index] - r / total
-    mean = each(w * (own - overall)) / size
-    # (N_l / N) (N / M_l) sqrt(mean). Rounding may leave a zero slightly negative; NaN must stay.
-    root = safe_sqrt(jnp.where(mean < 0, 0, mean))
-    if num_classes == 2:  # both have the same discrepancy: that of the smaller class is the better told
+    mean = jax.ops.segment_sum(w * (own - overall), index, num_classes) / size
+    root = _clipped_sqrt(mean)  # (M_l / N) MMD_l
+    if num_classes == 2:  # both classes have the same discrepancy: that of the smaller class rounds less
         both = jnp.where(size[0] <= size[1], total / rest[0] * root[0], total / rest[1] * root[1])
         return jnp.where(present.all(), both, 0)
-    terms = size / rest * root
-    if few := len(w) // _FEW:
+    losses = size / rest * root
+    if few := len(w) // _RARE:
+        # N / M_l multiplies the rounding of a class of nearly all rows: compute its loss from the few other
+        # rows.
         largest = jnp.argmax(size)
-        others = batch.there & (index != largest)
+        others = valid & (index != largest)
         picked = jnp.nonzero(others, size=few, fill_value=0)[0]
         v = jnp.where(jnp.arange(few) < others.sum(), w[picked], 0)
-        own, _ = pair_sums(batch.z[picked], v, jnp.zeros_like(index, shape=few), kernel)
+        own, _ = pair_sums(z[picked], v, jnp.zeros_like(index, shape=few), terms)
         own = own / rest[largest] - r[picked] / total
         mean = (v * (own - overall[picked])).sum() / rest[largest]
-        instead = (others.sum() <= few) & (jnp.arange(num_classes) == largest)
-        terms = jnp.where(instead, safe_sqrt(jnp.where(mean < 0, 0, mean)), terms)
-    return jnp.where(present, terms, 0).sum()
+        is_rare = (others.sum() <= few) & (jnp.arange(num_classes) == largest)
+        losses = jnp.where(is_rare, _clipped_sqrt(mean), losses)
+    return jnp.where(present, losses, 0).sum()
+
+
+def _clipped_sqrt(square: Array) -> Array:
+    """Take the root of a mean that rounding may leave slightly negative; NaN stays."""
+    return safe_sqrt(jnp.where(square < 0, 0, square))

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from privjax.convolution import convolve_and_pool
+from privjax.numerics.convolution import convolve_and_pool
 
 
 class Layer(NamedTuple):

@@ -1,4 +1,4 @@
-"""The contract's arguments: what is wrong is named, at trace time where that can be seen."""
+"""The contract about arguments: errors name the argument, at trace time where possible."""
 
 import jax
 import jax.numpy as jnp
@@ -49,7 +49,7 @@ def test_wrong_shapes_and_types_are_named_at_trace_time(objective, case):
 
 
 @every_function
-def test_wrong_values_are_named_where_they_can_be_seen(objective):
+def test_wrong_values_are_named_outside_of_jit(objective):
     bad = P.copy()
     for label in (-1, CLASSES):
         bad[3] = label
@@ -68,7 +68,7 @@ def test_wrong_values_are_named_where_they_can_be_seen(objective):
 
 @every_function
 def test_integers_of_64_bits_do_not_wrap_around(objective):
-    """JAX keeps the last 32 bits of them, of which 2^32 + 1 has those of class 1."""
+    """JAX would keep the last 32 bits, and those of 2^32 + 1 are class 1."""
     wide = P.astype(np.int64)
     np.testing.assert_array_equal(objective.call(Z, wide, ONES), objective.call(Z, P, ONES))
     for label in (2**32 + 1, -(2**32) + 1, 2**62):
@@ -143,10 +143,10 @@ def test_hyperparameters_out_of_range_are_named():
             privjax.kdi_loss(Z, P, kernel=kernel)
 
 
-ADVERSARIAL = [row.name for row in TABLE.values() if row.name.startswith(("wdn", "lsdn"))]
+WITH_CRITIC = [row.name for row in TABLE.values() if row.name.startswith(("wdn", "lsdn"))]
 
 
-@pytest.mark.parametrize("name", ADVERSARIAL)
+@pytest.mark.parametrize("name", WITH_CRITIC)
 def test_a_critic_of_the_wrong_kind_is_named(name):
     loss = getattr(privjax, f"{name}_loss")
     with pytest.raises(TypeError, match="critic must be a function"):

@@ -1,4 +1,4 @@
-"""The contract's rows: what does not count, what is broken, which class, what weight, which dtype."""
+"""The contract about rows: padding, NaN, classes, weights and dtypes."""
 
 import jax
 import jax.numpy as jnp
@@ -26,7 +26,7 @@ from hypothesis import strategies as st
 
 import privjax
 
-# ---- rows that do not count, rows that are broken ---------------------------------------------------
+# ---- Padding and invalid rows -----------------------------------------------------------------------
 
 GARBAGE = [np.nan, np.inf, -np.inf, 3e38, 1e-45, -1.0]
 
@@ -69,7 +69,7 @@ def test_padding_of_one_hot_rows_may_hold_anything(objective):
 @every_width
 @cases(40)
 @given(data=st.data())
-def test_a_broken_row_that_counts_gives_nan(objective, d, data):
+def test_an_invalid_row_with_weight_gives_nan(objective, d, data):
     batch = data.draw(batches(d))
     counting = np.flatnonzero(batch.weights)
     if len(counting) == 0:
@@ -86,7 +86,7 @@ def test_a_broken_row_that_counts_gives_nan(objective, d, data):
 
 
 @every_function
-def test_a_broken_attribute_row_gives_nan_under_jit(objective):
+def test_an_invalid_row_of_p_gives_nan_under_jit(objective):
     rng = np.random.default_rng(0)
     z = rng.normal(size=(N, NARROW)).astype(np.float32)
     weights = np.ones(N, np.float32)
@@ -101,13 +101,13 @@ def test_a_broken_attribute_row_gives_nan_under_jit(objective):
         assert np.isnan(value) if objective.needs_classes else np.isfinite(value)
 
 
-# ---- classes and weights ----------------------------------------------------------------------------
+# ---- Classes and weights ----------------------------------------------------------------------------
 
 
 @every_function
 @cases(30)
 @given(data=st.data())
-def test_an_absent_class_is_as_if_it_had_no_column(objective, data):
+def test_an_absent_class_changes_nothing(objective, data):
     batch = data.draw(batches(NARROW, scales=range(-3, 3)))
     absent = data.draw(st.sampled_from(ALL[1:]))
     keep = tuple(c for c in ALL if c != absent)
@@ -119,8 +119,8 @@ def test_an_absent_class_is_as_if_it_had_no_column(objective, data):
     rounding = share * objective.tolerance(batch.z, labels, batch.weights) + TINY
     np.testing.assert_allclose(value, value2, rtol=1e-5, atol=rounding)
     if float(value2) > 100 * rounding or "dn_" in objective.name:
-        # KDI's gradient promises a hundredth, the others rounding; where all is explained it cancels to
-        # far below what a value has per unit of z, and a critic's is of order one.
+        # The gradient of KDI is good to a hundredth, the others to rounding. Where KDI explains everything,
+        # its gradient cancels to far below the value per unit of z; the gradient of a critic is of order one.
         ratio, size = (1e-2 if "kdi" in objective.name else 1e-3), np.linalg.norm(gradient2)
         floor = 1e-6 if "dn_" in objective.name else 1e-5 * float(value2) / np.abs(batch.z).max()
         assert np.linalg.norm(gradient - gradient2) <= ratio * size + floor
@@ -128,7 +128,7 @@ def test_an_absent_class_is_as_if_it_had_no_column(objective, data):
     np.testing.assert_allclose(matrix[0], value2, rtol=1e-5, atol=rounding)
 
 
-# The median of distances counts a repeated row's distance zero: those kernels have a test of their own.
+# The median of distances counts the distance zero of a repeated row: those kernels have a separate test.
 FIXED = [row for row in TABLE.values() if not row.data_scale]
 
 
@@ -145,7 +145,7 @@ def test_a_row_of_weight_two_is_the_row_twice(objective, data):
     once = compiled(objective.name)(z, labels, heavy)
     tolerance = 2 * objective.tolerance(z, labels, heavy) + TINY
     assert abs(float(twice[0]) - float(once[0])) <= tolerance
-    # Each copy gets half of the pull on the row.
+    # Each copy gets half of the gradient of the row.
     if float(twice[0]) > 100 * tolerance:
         pull = np.array(twice[1])
         pull[0] += pull[-1]
@@ -161,7 +161,7 @@ MULTIPLES = (0.5, 1.0, 2.0)
 @cases(20)
 @given(data=st.data())
 def test_a_row_of_weight_two_is_the_row_twice_at_its_bandwidth(name, data):
-    """A weight does not move the median: the row twice, at the bandwidths of the rows once, is the same."""
+    """A weight does not change the median: compare with the row twice at the bandwidth of the rows once."""
     batch = data.draw(batches(NARROW, weighted=False, scales=range(-6, 3)))
     z, labels = batch.z.copy(), batch.labels.copy()
     z[-1], labels[-1] = z[0], labels[0]
@@ -195,7 +195,7 @@ def test_order_of_rows_and_names_of_classes_do_not_matter(objective, data):
 
 
 @every_objective
-def test_no_rows_at_all_say_nothing(objective):
+def test_a_batch_without_valid_rows_gives_zero(objective):
     rng = np.random.default_rng(0)
     z, labels = rng.normal(size=(N, NARROW)).astype(np.float32), np.arange(N, dtype=np.int32) % CLASSES
     value, gradient = compiled(objective.name)(z, labels, np.zeros(N, np.float32))
@@ -217,7 +217,7 @@ def test_tiny_batches(objective, labels):
         assert abs(float(value) - want) <= tolerance + TINY
 
 
-# ---- dtypes -----------------------------------------------------------------------------------------
+# ---- Dtypes -----------------------------------------------------------------------------------------
 
 
 @every_function
@@ -237,19 +237,19 @@ def test_half_precision_rows_are_computed_in_float32(objective, dtype, data):
 
 
 @every_function
-def test_half_precision_weights_and_attributes(objective):
+def test_half_precision_weights_and_private_variables(objective):
     rng = np.random.default_rng(2)
     z, labels = rng.normal(size=(N, NARROW)).astype(np.float32), np.arange(N) % CLASSES
     weights = (np.arange(N) % 3).astype(np.float32)
     want = compiled(objective.name)(z, labels.astype(np.int32), weights)[0]
     p = oracles.one_hot(labels, CLASSES)
-    for attribute in (
+    for private in (
         p.astype(bool),
         p.astype(np.int8),
         jnp.asarray(p, jnp.bfloat16),
         labels.astype(np.uint8),
     ):
-        np.testing.assert_allclose(objective.call(z, attribute, weights), want, rtol=1e-6)
+        np.testing.assert_allclose(objective.call(z, private, weights), want, rtol=1e-6)
     for kind in (jnp.bfloat16, jnp.float16, jnp.int32):
         np.testing.assert_allclose(objective.call(z, labels, jnp.asarray(weights, kind)), want, rtol=1e-6)
     np.testing.assert_allclose(

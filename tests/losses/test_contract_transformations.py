@@ -1,4 +1,4 @@
-"""The contract under jit, vmap, scan and shard_map: the same numbers, and one trace for all values."""
+"""The contract under jit, vmap, scan and shard_map: equal numbers, and one trace for all values."""
 
 import os
 import pathlib
@@ -23,7 +23,7 @@ import privjax
 
 
 @every_function
-def test_vmap_scan_and_shard_map_give_what_a_loop_gives(objective):
+def test_vmap_scan_and_shard_map_equal_a_loop(objective):
     z, labels, weights = members(3)
     one = compiled(objective.name)
     loop = [one(*member) for member in zip(z, labels, weights, strict=True)]
@@ -96,12 +96,12 @@ def test_one_trace_serves_all_values(objective):
     ]
     assert len(TRACES) == before
     assert len({float(value) for value in (first, *rest)}) == 4
-    if objective.name == "lsdn_privacy":  # the count does count: another shape is another trace
+    if objective.name == "lsdn_privacy":  # the counter works: another shape is another trace
         compiled(objective.name)(z[0, 1:], labels[0, 1:], weights[0, 1:])
         assert len(TRACES) == before + 1
 
 
-def test_hyperparameters_given_as_arrays_are_swept_in_one_trace(caplog):
+def test_settings_in_arrays_are_swept_in_one_trace(caplog):
     z, labels, weights = (a[0] for a in members(1))
     traces = []
 
@@ -121,15 +121,15 @@ def test_hyperparameters_given_as_arrays_are_swept_in_one_trace(caplog):
     got = np.array([step(*map(jnp.float32, point)) for point in sweep])
     assert len(traces) == 1
     assert all(len(set(column)) == 3 for column in got.T)
-    # Outside jit too: a bandwidth in an array is data, a second value compiles nothing.
+    # Outside of jit too: a bandwidth in an array is data, and a second value compiles nothing.
     kernels = [privjax.gaussian(jnp.float32(b)) for b in (0.5, 1.0, 2.0)]
     first = privjax.mmd_loss(z, labels, kernel=kernels[0], num_classes=CLASSES)
     with jax.log_compiles(), caplog.at_level("DEBUG"):
         rest = [privjax.mmd_loss(z, labels, kernel=k, num_classes=CLASSES) for k in kernels[1:]]
-        again = [r.getMessage() for r in caplog.records if "_mmd" in r.getMessage()]
+        recompiled = [r.getMessage() for r in caplog.records if "_mmd" in r.getMessage()]
         caplog.clear()
         privjax.mmd_loss(z[:5], labels[:5], kernel=kernels[0], num_classes=CLASSES)
         fresh = [r.getMessage() for r in caplog.records if "_mmd" in r.getMessage()]
-    assert not again
-    assert fresh  # the log would have shown it
+    assert not recompiled
+    assert fresh  # the log shows compilations
     assert len({float(v) for v in (first, *rest)}) == 3

@@ -27,13 +27,11 @@ from contract import (
 from hypothesis import given
 from hypothesis import strategies as st
 
-# ---- value and gradient -----------------------------------------------------------------------------
-
 
 @every_width
 @cases(120)
 @given(data=st.data())
-def test_value_right_and_gradient_finite(objective, d, data):
+def test_values_are_right_and_gradients_finite(objective, d, data):
     batch = data.draw(batches(d))
     value, gradient = compiled(objective.name)(*batch)
     assert value.shape == ()
@@ -47,14 +45,14 @@ def test_value_right_and_gradient_finite(objective, d, data):
 @every_objective
 @cases(60)
 @given(data=st.data())
-def test_float64_is_right_to_many_digits(objective, data):
+def test_float64_is_right_to_more_digits(objective, data):
     scales = range(-3, 2)
     batch = data.draw(batches(NARROW, scales=scales, dtype=np.float64))
     with jax.enable_x64(True):
         value, gradient = compiled(objective.name)(*batch)
     assert value.dtype == gradient.dtype == jnp.float64
     assert np.isfinite(gradient).all()
-    # The same table of rounding, in units of float64; its slack for oracles is a ratio as well.
+    # The same tolerance in units of float64.
     allowed = objective.tolerance(*batch) * 1e-6 + 1e-12
     if objective.name.startswith("mmd"):
         allowed = max(allowed, 1e-7)  # a zero under a root: sqrt of 1e-15
@@ -69,7 +67,7 @@ def test_gradient_against_central_differences_of_the_oracle(objective, content):
     z = rng.normal(size=(N, NARROW)) if content == "normal" else rng.integers(-1, 2, (N, NARROW)) * 1.0
     labels = (np.arange(N) % CLASSES).astype(np.int32)
     weights = np.array([1, 0.5, 2, 1, 0, 1.25, 1, 1, 0.25, 1, 1, 0], np.float32)
-    # A bandwidth taken from the rows is a constant to the gradient: hold it in the oracle too.
+    # A bandwidth from the rows is a constant to the gradient: fix it in the oracle too.
     oracle = held_bandwidth(objective, z, weights) if objective.data_scale else objective.oracle
     want = oracles.central_differences(lambda x: oracle(x, labels, weights), z)
     with jax.enable_x64(True):
@@ -99,8 +97,8 @@ def test_float32_gradient_is_the_float64_gradient(objective, data):
     assert np.linalg.norm(gradient - want) <= 2e-3 * np.linalg.norm(want)
 
 
-def test_the_table_rejects_what_it_should():
-    """Sabotage: common mistakes in each formula lie far outside the tolerance of its row."""
+def test_the_tolerances_reject_common_mistakes():
+    """Common mistakes in each formula lie far outside of the tolerance of its row."""
     weights = ONES.copy()
     k = oracles.gram(Z, oracles.gaussian_mixture())
     terms = oracles.mmd_terms(k, P, CLASSES, weights)

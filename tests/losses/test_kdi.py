@@ -1,4 +1,4 @@
-"""Kernel discriminant information: identities of the paper, and its accuracy in float32."""
+"""Kernel discriminant information: identities of the paper, and accuracy in float32."""
 
 import functools
 
@@ -28,7 +28,7 @@ def target(kind, n, labels):
 @pytest.mark.parametrize("kind", ["one_hot", "continuous"])
 @pytest.mark.parametrize("rho", [1e-3, 1.0])
 def test_literal_formula(kind, rho):
-    """Eq. KDI_obj as printed, with a pseudo-inverse; and the oracle's eigenvalues say the same."""
+    """Eq. KDI_obj as printed, with a pseudo-inverse, agrees with the oracle's eigenvalues and the library."""
     z, labels = problem()
     p = target(kind, len(z), labels)
     k = oracles.gram(z, oracles.gaussian(1.0))
@@ -87,7 +87,7 @@ def test_linear_kernel_gives_discriminant_information(rho, d):
     )
 
 
-# d, order, gamma, scale of z, rho: far out k is large, and float32 has digits for a ridge in proportion only.
+# d, order, gamma, scale of z, rho: for large k float32 resolves a large ridge only.
 POLYNOMIALS = [
     (1, 2, 1.0, 1.0, 1e-2),
     (1, 3, 0.1, 0.1, 1e-3),
@@ -107,7 +107,7 @@ def test_polynomial_kernel(d, order, gamma, scale, rho):
     oracle = lambda z: oracles.kdi(oracles.gram(z, pair), p, rho)  # noqa: E731
     want, most = oracle(z), ((p - p.mean(0)) ** 2).sum()
     value, gradient = jax.value_and_grad(loss)(z)
-    assert 0.01 * most < want < 0.999 * most  # neither nothing nor all is explained
+    assert 0.01 * most < want < 0.999 * most  # neither nothing nor everything is explained
     np.testing.assert_allclose(value, want, rtol=5e-3)
     with jax.enable_x64(True):
         exact = np.asarray(jax.grad(loss)(z.astype(float)))
@@ -116,7 +116,7 @@ def test_polynomial_kernel(d, order, gamma, scale, rho):
     np.testing.assert_allclose((exact * direction).sum(), slope, rtol=1e-4, atol=1e-6 * abs(exact).sum())
     assert np.linalg.norm(gradient - exact) <= 1e-2 * np.linalg.norm(exact)
     other = privjax.polynomial(order + 1, gamma=gamma)
-    with pytest.raises(AssertionError):  # the comparison would see another order
+    with pytest.raises(AssertionError):  # the comparison notices another order
         np.testing.assert_allclose(privjax.kdi_loss(z, labels, kernel=other, rho=rho), want, rtol=5e-3)
 
 
@@ -124,14 +124,16 @@ def test_limits():
     z, labels = problem()
     p = oracles.one_hot(labels, 3)
     most = ((p - p.mean(0)) ** 2).sum()
-    np.testing.assert_allclose(privjax.kdi_loss(100 * z, labels, rho=1e-6), most, rtol=1e-4)  # all explained
-    assert privjax.kdi_loss(z, labels, rho=1e6) < 1e-4  # nothing
+    np.testing.assert_allclose(
+        privjax.kdi_loss(100 * z, labels, rho=1e-6), most, rtol=1e-4
+    )  # everything is explained
+    assert privjax.kdi_loss(z, labels, rho=1e6) < 1e-4  # nothing is explained
     np.testing.assert_allclose(privjax.kdi_loss(np.ones_like(z), labels), 0, atol=1e-6)
     np.testing.assert_allclose(privjax.kdi_loss(z, np.full((20, 1), 7.0)), 0, atol=1e-6)
 
 
 @pytest.mark.parametrize("rho", [1e-2, 1.0])
-def test_fractional_weights_are_weights_of_the_squared_errors(rho):
+def test_weights_multiply_the_squared_errors(rho):
     """min over f, b of sum_i w_i |f(z_i) + b - p_i|^2 + rho |f|^2, by its normal equations."""
     z, labels = problem()
     rng = np.random.default_rng(3)
@@ -150,7 +152,7 @@ def test_fractional_weights_are_weights_of_the_squared_errors(rho):
     np.testing.assert_allclose(value, spread - least, rtol=1e-3)
 
 
-def test_gradient_in_a_continuous_attribute_and_its_scale():
+def test_gradient_in_a_continuous_variable_and_its_scale():
     z, _ = problem()
     p = np.random.default_rng(0).normal(size=(20, 2))
     value = functools.partial(privjax.kdi_loss, kernel=privjax.gaussian(1.0), rho=0.1)
@@ -162,7 +164,7 @@ def test_gradient_in_a_continuous_attribute_and_its_scale():
     np.testing.assert_allclose(got, want, rtol=1e-6, atol=1e-7)
 
 
-# ---- float32 against float64 ------------------------------------------------------------------------
+# ---- Float32 against float64 ------------------------------------------------------------------------
 
 
 def reference(z, p, rho=1e-4):
@@ -220,7 +222,7 @@ def test_the_reference_is_the_oracle_and_float32_pinv_is_not_good_enough():
         lambda row: kdi(np.concatenate([row[None], z[1:].astype(float)])), z[0]
     )
     np.testing.assert_allclose(slope[0], numeric, rtol=1e-5)
-    # The comparison would see what the literal formula does in float32 on narrow rows.
+    # The comparison notices the error of the literal formula in float32 on narrow rows.
     n = 200
     z, labels = (0.1 * rng.normal(size=(n, 3))).astype(np.float32), rng.integers(0, 3, n)
     p = oracles.one_hot(labels, 3)
@@ -233,7 +235,7 @@ def test_the_reference_is_the_oracle_and_float32_pinv_is_not_good_enough():
 
 
 def clusters(separation, n=300, d=40):
-    """Six tight clusters far apart, with the class a small step inside each: what training ends with."""
+    """Six tight clusters far apart, with the class a small step inside of each, as at the end of training."""
     rng = np.random.default_rng(0)
     y, s = rng.integers(0, 6, n), rng.integers(0, 2, n)
     step = np.eye(d)[0]
@@ -262,12 +264,12 @@ def test_tight_clusters_far_apart_in_many_wide_rows(separation):
 
 
 @pytest.mark.parametrize("shift", [0.0, 100.0, 1000.0])
-def test_a_linear_kernel_does_not_see_where_the_rows_lie(shift):
+def test_a_linear_kernel_is_invariant_to_shifts(shift):
     z, labels = problem(n=200, d=10)
     linear = privjax.polynomial(1)
-    here = privjax.kdi_loss(z, labels, kernel=linear, rho=1.0)
-    there = privjax.kdi_loss(z + np.float32(shift), labels, kernel=linear, rho=1.0)
-    np.testing.assert_allclose(there, here, rtol=2e-3)
+    want = privjax.kdi_loss(z, labels, kernel=linear, rho=1.0)
+    shifted = privjax.kdi_loss(z + np.float32(shift), labels, kernel=linear, rho=1.0)
+    np.testing.assert_allclose(shifted, want, rtol=2e-3)
 
 
 def test_a_polynomial_of_rows_off_the_centre_is_finite():

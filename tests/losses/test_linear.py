@@ -25,7 +25,7 @@ def test_the_formula(rho, d):
     want = oracles.discriminant_information(x, y, rho)
     np.testing.assert_allclose(value, want, rtol=1e-3)
     np.testing.assert_allclose(oracles.discriminant_information_by_svd(x, y, rho), want, rtol=1e-6)
-    raw = x.astype(float)  # sabotage: rows that are not centred
+    raw = x.astype(float)  # the comparison notices rows that are not centred
     uncentred = np.trace(np.linalg.solve(raw.T @ raw + rho * np.eye(d), raw.T @ y @ y.T @ raw))
     with pytest.raises(AssertionError):
         np.testing.assert_allclose(value, uncentred, rtol=1e-3)
@@ -70,7 +70,7 @@ def test_a_shift_changes_nothing(shift):
 
 @pytest.mark.parametrize("angle", [1e-1, 1e-2, 1e-3])
 def test_nearly_collinear_columns(angle):
-    """The class shows in a direction that is a thousandth of the rows."""
+    """The class depends on a direction in which the rows vary by a thousandth."""
     a, b = np.random.default_rng(0).normal(size=(2, 50))
     x = np.stack([a, a + angle * b], 1).astype(np.float32)
     y = (x[:, 1] > x[:, 0]).astype(np.int32)
@@ -90,9 +90,9 @@ class TestOrthonormality:
         w = np.random.default_rng(0).normal(size=(7, 4)).astype(np.float32)
         value = privjax.orthonormality_penalty(w)
         np.testing.assert_allclose(value, oracles.orthonormality(w), rtol=1e-5)
-        with pytest.raises(AssertionError):  # sabotage: the norm, not its square
+        with pytest.raises(AssertionError):  # the comparison notices a norm that is not squared
             np.testing.assert_allclose(value**0.5, oracles.orthonormality(w), rtol=1e-3)
-        with pytest.raises(AssertionError):  # sabotage: W W'
+        with pytest.raises(AssertionError):  # and W W' in place of W'W
             np.testing.assert_allclose(value, oracles.orthonormality(w.T), rtol=1e-3)
 
     def test_zero_exactly_for_orthonormal_columns(self):

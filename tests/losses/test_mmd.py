@@ -1,4 +1,4 @@
-"""The multi-class MMD: identities, and mistakes that the comparisons see."""
+"""The multi-class MMD: identities, and mistakes that the comparisons notice."""
 
 import jax
 import jax.numpy as jnp
@@ -26,7 +26,7 @@ def problem(seed=0, n=14, d=3, classes=3):
 
 @every_kernel
 def test_two_classes_give_the_binary_statistic(kernel, pair):
-    """Eq. multi_MMD with L = 2 is eq. MMD_sq: both classes see the same contrast, N_0/N + N_1/N = 1."""
+    """Eq. multi_MMD with L = 2 is eq. MMD_sq: both classes have the same contrast, N_0/N + N_1/N = 1."""
     z, labels = problem(classes=2)
     want = oracles.binary_mmd(oracles.gram(z, pair), labels)
     np.testing.assert_allclose(privjax.mmd_loss(z, labels, kernel=kernel), want, rtol=1e-5)
@@ -49,14 +49,14 @@ def test_between_class_scatter_is_the_squared_mmd():
     np.testing.assert_allclose(labels @ kc @ labels, delta * squared, rtol=1e-4)
 
 
-def test_hand_made_case():
+def test_two_points_in_closed_form():
     """Two points at distance 2, one of each class: sqrt(2 - 2 k), k = exp(-2) for bandwidth 1."""
     value = privjax.mmd_loss(np.array([[0.0], [2.0]]), np.array([0, 1]), kernel=privjax.gaussian(1.0))
     np.testing.assert_allclose(value, np.sqrt(2 - 2 * np.exp(-2)), rtol=1e-6)
 
 
 @pytest.mark.parametrize("mistake", ["no root", "unbiased", "absent class clamped", "uniform shares"])
-def test_common_mistakes_are_seen(mistake):
+def test_common_mistakes_are_noticed(mistake):
     z, labels = problem()
     classes = 4  # class 3 is absent
     k = oracles.gram(z, oracles.gaussian_mixture()).astype(float)
@@ -78,7 +78,7 @@ def test_common_mistakes_are_seen(mistake):
 
 
 def unbiased(k, own):
-    """Without the diagonal: the estimate the paper decided against."""
+    """Without the diagonal: the estimate that the paper rejects."""
     m, rest = own.sum(), (~own).sum()
     a, b = k[np.ix_(own, own)], k[np.ix_(~own, ~own)]
     square = (a.sum() - np.trace(a)) / (m * (m - 1)) + (b.sum() - np.trace(b)) / (rest * (rest - 1))
@@ -89,13 +89,13 @@ def test_equal_distributions_give_zero_with_a_zero_gradient():
     z, _ = problem(n=6)
     z, labels = np.concatenate([z, z, z]), np.repeat([0, 1, 2], 6)
     value, gradient = jax.value_and_grad(lambda z: privjax.mmd_loss(z, labels, num_classes=3))(z)
-    assert value <= 1e-3  # the root of a rounding error
+    assert value <= 1e-3  # root of a rounding error
     assert np.isfinite(gradient).all()
     apart = z + labels[:, None].astype(np.float32)
     assert privjax.mmd_loss(apart, labels) > 0.1
 
 
-def test_descent_brings_the_classes_together():
+def test_gradient_descent_merges_the_classes():
     z, labels = problem(n=30, classes=3)
     loss = jax.jit(jax.value_and_grad(lambda z: privjax.mmd_loss(z, labels, num_classes=3)))
     first = float(loss(z)[0])
@@ -104,8 +104,8 @@ def test_descent_brings_the_classes_together():
     assert float(loss(z)[0]) < 0.5 * first
 
 
-def test_polynomial_sees_moments_up_to_its_order():
-    """Equal mean and variance, another fourth moment: order 2 is blind to it, order 4 is not."""
+def test_a_polynomial_compares_moments_up_to_its_order():
+    """Equal mean and variance but different fourth moments: order 2 does not see it, order 4 does."""
     a = np.array([-1.0, 1.0, -1.0, 1.0, -1.0, 1.0, -1.0, 1.0])
     b = np.array([-2.0, 2.0, 0, 0, 0, 0, 0, 0])
     z, labels = np.concatenate([a, b])[:, None], np.repeat([0, 1], 8)
@@ -131,7 +131,7 @@ def test_a_shift_changes_nothing(d, shift):
 @pytest.mark.parametrize("d", [3, 40])
 @pytest.mark.parametrize("gap", [1e2, 1e4, 1e6])
 def test_duplicates_far_apart(d, gap):
-    """Two tight clumps: all kernel values are 1 or 0, so the answer is known at any distance."""
+    """Two sets of equal rows: all kernel values are 1 or 0, so the value is known at any distance."""
     z = np.zeros((12, d), np.float32)
     z[6:] = gap
     for labels, want in ((np.repeat([0, 1], 6), 2**0.5), (np.arange(12) % 2, 0.0)):
@@ -144,7 +144,7 @@ def test_duplicates_far_apart(d, gap):
 
 @pytest.mark.parametrize("gap", [1e2, 1e4])
 def test_tight_clusters_far_apart_in_wide_rows(gap):
-    """Distances within a cluster are a millionth of the rows: a product of rows would lose them."""
+    """Distances within a cluster are a millionth of the rows: a product of rows would round them away."""
     rng = np.random.default_rng(0)
     z = (0.3 * rng.normal(size=(24, 20)) + gap * (np.arange(24) % 3)[:, None]).astype(np.float32)
     labels = rng.integers(0, 2, 24)
@@ -212,7 +212,7 @@ def test_bandwidths_below_any_distance(kernel, bandwidth):
 
 @pytest.mark.parametrize(("classes", "rare"), [(2, 1), (2, 30), (3, 2), (3, 12), (5, 20), (5, 70)])
 def test_a_class_of_nearly_all_rows(classes, rare):
-    """What rounding leaves must not be multiplied by N / M, with M the few rows of the others."""
+    """N / M, with the few rows M of the other classes, must not multiply the rounding."""
     n = 1300
     rng = np.random.default_rng(3)
     z = (0.1 * rng.normal(size=(n, 4))).astype(np.float32)
@@ -237,7 +237,7 @@ def test_a_class_of_nearly_all_rows(classes, rare):
     found, slope = jax.value_and_grad(lambda z: privjax.mmd_loss(z, labels, num_classes=classes))(z)
     np.testing.assert_allclose(found, value, rtol=2e-5)
     assert np.linalg.norm(slope - gradient) < 1e-3 * np.linalg.norm(gradient)
-    # Weights make a class small as well, of as many rows as the other has.
+    # Weights can make a class of many rows small too.
     weights = np.where(np.arange(n) % 2, 1.0, 1e-5)
     halves = (np.arange(n) % 2).astype(np.int32)
     z = z + 0.1 * halves[:, None].astype(np.float32)
@@ -262,12 +262,12 @@ def test_shard_map_without_weights(loss, kernel):
 
     got = jax.jit(jax.shard_map(shard, mesh=mesh, in_specs=spec, out_specs=spec))(z[None], labels[None])
     want = gradient(z, labels)
-    # KDI's gradient is ill-conditioned: what is compiled differently rounds differently.
+    # The gradient of KDI is ill-conditioned, and programs compiled differently round differently.
     np.testing.assert_allclose(got[0], want, atol=(1e-2 if loss == "kdi_loss" else 1e-4) * np.abs(want).max())
 
 
 @pytest.mark.parametrize(
-    ("p", "error", "says"),
+    ("p", "error", "message"),
     [
         (
             np.array(list("aabbcc")),
@@ -279,8 +279,8 @@ def test_shard_map_without_weights(loss, kernel):
     ],
     ids=["text", "objects", "long"],
 )
-def test_what_is_no_class_is_told(p, error, says):
-    with pytest.raises(error, match=says):
+def test_labels_that_are_no_numbers_are_named(p, error, message):
+    with pytest.raises(error, match=message):
         privjax.mmd_loss(np.ones((6, 2), np.float32), p)
     table = pd.Series([0, 1, 2] * 2)
     z = np.arange(12, dtype=np.float32).reshape(6, 2)

@@ -1,4 +1,4 @@
-"""Random Fourier features: the loss of given features exactly, and the kernel's as features grow."""
+"""Random Fourier features: the loss of given features, and convergence to the loss of the kernel."""
 
 import jax
 import jax.numpy as jnp
@@ -36,7 +36,7 @@ def test_the_loss_of_given_features():
     want = oracles.rff_mmd(z, labels, 3, *features)
     value = privjax.rff_mmd_loss(z, labels, features=features)
     np.testing.assert_allclose(value, want, rtol=1e-5)
-    phases = np.asarray(features.phases) + 0.1  # sabotage: the same frequencies, other phases
+    phases = np.asarray(features.phases) + 0.1  # the comparison notices other phases
     with pytest.raises(AssertionError):
         np.testing.assert_allclose(
             value, oracles.rff_mmd(z, labels, 3, features.frequencies, phases), rtol=1e-4
@@ -67,14 +67,14 @@ def test_loss_converges_to_the_exact_one(kernel, pair):
     assert error(16_000) < 0.35 * error(250)  # 1/8 in expectation
 
 
-def test_another_kernels_features_do_not_converge_to_it():
+def test_features_of_another_kernel_do_not_converge():
     z, labels = problem()
     exact = oracles.mmd(oracles.gram(z, oracles.gaussian_mixture()), labels, 3)
     value = privjax.rff_mmd_loss(z, labels, features=draw(privjax.gaussian(1.0), 16_000))
     assert abs(value - exact) > 0.1 * exact
 
 
-def test_defaults_are_the_papers():
+def test_defaults_are_those_of_the_paper():
     features = privjax.random_fourier_features(jax.random.key(0), 5)
     assert features.frequencies.shape == (5, 1000)
     assert features.phases.shape == (1000,)
@@ -82,7 +82,7 @@ def test_defaults_are_the_papers():
     np.testing.assert_allclose(spread, 1.0, rtol=0.05)
 
 
-def test_shares_of_a_mixture_are_those_of_its_weights():
+def test_features_are_shared_out_by_the_weights_of_a_mixture():
     features = draw(privjax.gaussian_mixture((1e-3, 1e3)), 11, d=200)
     wide = np.asarray(features.frequencies).std(0) > 1
     assert wide.sum() in (5, 6)
@@ -111,7 +111,7 @@ def test_sine_and_cosine_are_those_of_float64(size):
     x[:5] = 0.0, np.pi / 2, -np.pi / 2, np.pi, 2 * np.pi
     sin, cos = jax.jit(sin_cos)(x)
     exact = x.astype(np.float64)
-    # Of 1 up to 1e5, then of x, whose own rounding is as much; small angles keep all of their digits.
+    # An ulp of 1 up to 1e5, then of x, whose rounding is as large; small angles keep all digits.
     ulp = np.finfo(np.float32).eps * (1.0 if size <= 1e5 else size)
     np.testing.assert_allclose(sin, np.sin(exact), rtol=0, atol=2 * ulp)
     np.testing.assert_allclose(cos, np.cos(exact), rtol=0, atol=2 * ulp)
@@ -120,7 +120,7 @@ def test_sine_and_cosine_are_those_of_float64(size):
     np.testing.assert_allclose(slope, np.cos(exact) - 2 * np.sin(exact), rtol=0, atol=4 * ulp)
 
 
-def test_sine_and_cosine_of_huge_and_broken_angles():
+def test_sine_and_cosine_of_huge_and_nan_angles():
     sin, cos = sin_cos(jnp.asarray([1e8, 1e20, -3e38], jnp.float32))
     np.testing.assert_allclose(np.square(sin) + np.square(cos), 1.0, rtol=1e-6)
     assert np.isnan(sin_cos(jnp.asarray([np.nan, np.inf], jnp.float32))).all()
@@ -167,7 +167,7 @@ def test_a_class_of_nearly_all_rows():
     np.testing.assert_allclose(privjax.rff_mmd_loss(z, labels, features=features), want, rtol=1e-5)
 
 
-def test_memory_grows_with_the_classes_not_with_their_square():
+def test_memory_is_linear_in_the_classes():
     z, labels = problem()
     features = draw(privjax.gaussian(), 4)
     lowered = jax.jit(lambda z: privjax.rff_mmd_loss(z, labels, features=features, num_classes=20_000)).lower(

@@ -1,11 +1,11 @@
-"""The blocked convolution against XLA's own and against loops that read like the definition."""
+"""The blocked convolution against that of XLA and against loops."""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from privjax.convolution import convolve_and_pool, convolve_and_pool_combined
+from privjax.numerics.convolution import convolve_and_pool, convolve_and_pool_combined
 
 
 def _loops(x, kernel):
@@ -54,7 +54,7 @@ def test_both_implementations_have_the_same_gradients(n):
 
 @pytest.mark.parametrize("implementation", ["native", "blocked"])
 @pytest.mark.parametrize("sides", [(8, 8), (7, 5)])
-def test_combined_images_are_convolved_as_if_they_were_made(implementation, sides):
+def test_combined_images_equal_explicit_images(implementation, sides):
     rng = np.random.default_rng(3)
     z, basis = rng.normal(size=(300, 4)), rng.normal(size=(4, *sides, 3))
     kernel = rng.normal(size=(3, 3, 3, 16))
@@ -67,16 +67,16 @@ def test_combined_images_are_convolved_as_if_they_were_made(implementation, side
     def gradients(pooled):
         return jax.jit(jax.grad(lambda *a: jnp.vdot(pooled(*a), g), (0, 1, 2)))(*arrays)
 
-    def made(z, basis, kernel):
+    def explicit(z, basis, kernel):
         return convolve_and_pool(jnp.tensordot(z, basis, 1), kernel, implementation="native")
 
     ours = gradients(lambda *a: convolve_and_pool_combined(*a, implementation=implementation))
-    for mine, plain in zip(ours, gradients(made), strict=True):
+    for mine, plain in zip(ours, gradients(explicit), strict=True):
         assert np.linalg.norm(mine - plain) < 1e-4 * np.linalg.norm(plain)
 
 
-def test_of_equal_pixels_both_send_the_gradient_to_the_first():
-    x = jnp.ones((2, 8, 8, 3))  # all patches inside are equal, so every pool inside is a tie
+def test_the_first_of_equal_pixels_gets_the_gradient():
+    x = jnp.ones((2, 8, 8, 3))  # inner patches are equal, so every inner square is a tie
     kernel = jnp.ones((3, 3, 3, 2)) * jnp.array([1.0, -1.0])
 
     def gradient(implementation):

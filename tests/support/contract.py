@@ -1,7 +1,7 @@
-"""Every objective through one table of promises: right or NaN where it must be, never silently wrong.
+"""The contract of the objectives: one table, and the batches on which it is tested.
 
-The table and the batches it is tried on. `tests/losses/test_contract_*.py` hold it to its promises about
-values and gradients, rows and classes, transformations, and arguments.
+A result is right, or NaN for invalid input; it is never silently wrong. `tests/losses/test_contract_*.py`
+test values and gradients, rows and classes, transformations, and arguments of every row of the table.
 """
 
 import functools
@@ -18,25 +18,25 @@ from hypothesis import strategies as st
 
 import privjax
 
-N, CLASSES, NARROW, WIDE = 12, 4, 3, 20  # few shapes: contents vary, compilations do not
+N, CLASSES, NARROW, WIDE = 12, 4, 3, 20  # few shapes, so few compilations
 ALL = tuple(range(CLASSES))
 EPS = float(np.finfo(np.float32).eps)
-TINY = 1e-16  # what an oracle may leave of a zero
+TINY = 1e-16  # rounding of a zero by an oracle
 RHO = 1e-2  # of the linear form, which has no default
 
 
-# ---- the table --------------------------------------------------------------------------------------
+# ---- The table --------------------------------------------------------------------------------------
 
 
 class Objective(NamedTuple):
-    """One row of the table. `call(z, p, weights, keep)` sees the classes (critic outputs) in `keep`."""
+    """A row of the table. `call(z, p, weights, keep)` has the classes (critic outputs) in `keep`."""
 
     name: str
     call: Callable[..., Any]
     oracle: Callable[..., float]  # (z, labels, weights) -> value
     tolerance: Callable[..., float]  # (z, labels, weights) -> absolute error allowed in float32
     needs_classes: bool = True  # p must be labels or one-hot
-    data_scale: bool = False  # takes a bandwidth from the rows: a repeated row changes it
+    data_scale: bool = False  # has a bandwidth from the rows, which a repeated row changes
 
 
 def critic_params(d: int) -> dict[str, np.ndarray]:
@@ -60,7 +60,7 @@ def make_critic(d: int, keep=ALL):
 
 @functools.cache
 def fourier(d: int):
-    """Drawn in float32 whatever mode a test is in, and before any tracing."""
+    """Draw features in float32 in any mode of a test, and outside of any trace."""
     with jax.enable_x64(False), jax.ensure_compile_time_eval():
         drawn = privjax.random_fourier_features(
             jax.random.key(3), d, num_features=40, kernel=privjax.gaussian_mixture()
@@ -69,7 +69,7 @@ def fourier(d: int):
 
 
 def once_per_batch(function):
-    """Loops over pairs of rows are slow: what was computed for the batch at hand is kept."""
+    """Keep the result of a slow loop over pairs of rows for the latest batch."""
     kept = {}
 
     def call(z, labels, w):
@@ -89,14 +89,14 @@ def mmd_row(name, kernel, pair_kernel, **traits) -> Objective:
 
     def tolerance(z, labels, w):
         k = gram(z, labels, w)
-        there = np.asarray(w) > 0
-        # The kernel is summed less its value at zero: that difference carries the rounding.
-        spread = float(np.abs(k - 1)[np.ix_(there, there)].max(initial=0))
+        valid = np.asarray(w) > 0
+        # The kernel is summed less its value at zero: that difference sets the rounding.
+        spread = float(np.abs(k - 1)[np.ix_(valid, valid)].max(initial=0))
         error = 40 * EPS * spread
         if z.shape[1] > 16 and name != "mmd_polynomial":
             # Distances of wide rows come from products: they round with the rows, not with the distance.
-            rows = np.asarray(z, float)[there]
-            size = ((rows - rows.mean(0)) ** 2).sum(1).max() if there.any() else 0.0
+            rows = np.asarray(z, float)[valid]
+            size = ((rows - rows.mean(0)) ** 2).sum(1).max() if valid.any() else 0.0
             steep = 0.2 * sum(0.5 / s**2 for s in (1, 2, 4, 8, 16)) if name == "mmd" else 1.0
             error += min(spread, 4 * steep * z.shape[1] ** 0.5 * EPS * 2 * size)
         return 2e-5 * oracles.mmd(k, labels, CLASSES, w) + oracles.mmd_tolerance(k, labels, CLASSES, w, error)
@@ -116,9 +116,8 @@ def rff_oracle(z, labels, w):
 
 
 def rff_tolerance(z, labels, w):
-    """An angle z'w rounds with the size of its products (after the mean is taken away, at best)."""
-    there = np.asarray(w) > 0
-    rows = np.abs(np.asarray(z, float)[there])
+    """An angle z'w rounds with the size of its products."""
+    rows = np.abs(np.asarray(z, float)[np.asarray(w) > 0])
     angles = (rows @ np.abs(np.asarray(fourier(z.shape[1]).frequencies, float))).max(initial=0)
     return 1e-4 * rff_oracle(z, labels, w) + 4 * EPS * min(angles, 1 / EPS)
 
@@ -142,7 +141,7 @@ def kdi_row(name, kernel, pair_kernel, rho=1e-4, **traits) -> Objective:
 
 
 def centring(labels) -> float:
-    """What centring leaves of one class alone: float32 rounds a mean of ones, and that is squared."""
+    """Rounding of the squared indicator of a single class after centring."""
     return len(labels) * float(np.finfo(np.float32).eps) ** 2
 
 
@@ -170,7 +169,7 @@ def scores_of(z, w):
 
 
 def score_size(z, w) -> float:
-    """What scores round with: their largest summands."""
+    """The largest summands of a score, which set its rounding."""
     params = critic_params(z.shape[1])
     z = np.where((np.asarray(w) > 0)[:, None], np.abs(np.asarray(z, float)), 0)
     return float((z @ np.abs(params["linear"])).max() + np.abs(params["tanh"]).sum(0).max() + 3)
@@ -245,7 +244,7 @@ TABLE = {
     )
 }
 every_objective = pytest.mark.parametrize("objective", TABLE.values(), ids=TABLE.keys())
-# A critic does not care how wide rows are; distances, products and factorisations do.
+# The width of rows matters to distances, products and factorisations, not to a critic.
 every_width = pytest.mark.parametrize(
     ("objective", "d"),
     [pytest.param(row, NARROW, id=f"{row.name}-narrow") for row in TABLE.values()]
@@ -256,7 +255,7 @@ every_width = pytest.mark.parametrize(
 )
 
 
-# Kernels of one loss share all code but the kernel: what is not about values is asked of one of them.
+# Kernels of one loss share their code: tests that are not about values use one of them.
 VARIANTS = ("mmd_laplacian", "mmd_polynomial", "mmd_median", "kdi_median")
 FUNCTIONS = [row for row in TABLE.values() if row.name not in VARIANTS]
 every_function = pytest.mark.parametrize("objective", FUNCTIONS, ids=[row.name for row in FUNCTIONS])
@@ -275,11 +274,11 @@ def compiled(name: str, keep=ALL):
 
 
 def eager(name: str, z, p, w, keep=ALL):
-    """The same without the outer jit: the objective's own jit is shared by all dtypes and forms of p."""
+    """The same without the outer jit: all dtypes and forms of p share the objective's inner jit."""
     return jax.value_and_grad(lambda z: TABLE[name].call(z, p, w, keep))(jnp.asarray(z))
 
 
-# ---- batches ----------------------------------------------------------------------------------------
+# ---- Batches ----------------------------------------------------------------------------------------
 
 
 class Batch(NamedTuple):
@@ -290,7 +289,7 @@ class Batch(NamedTuple):
 
 @st.composite
 def batches(draw, d: int, *, weighted: bool = True, scales=range(-6, 7), dtype: Any = np.float32) -> Batch:
-    """Rows from spread out to all equal, 1e-6 to 1e6, near the origin or far; any classes; any weights."""
+    """Draw spread out or equal rows of scales 1e-6 to 1e6, at the origin or not; classes and weights."""
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     content = draw(st.sampled_from(["normal", "grid", "equal", "duplicates", "outlier"]))
     z = {
@@ -315,7 +314,7 @@ def batches(draw, d: int, *, weighted: bool = True, scales=range(-6, 7), dtype: 
         weights = rng.integers(0, 8, N) / 4
     elif kind == "few":
         weights = (rng.random(N) < 0.4).astype(float)
-    elif kind in ("pair", "lone"):  # n = 2 and n = 1, as a padded batch sees them
+    elif kind in ("pair", "lone"):  # n = 2 and n = 1 in a padded batch
         weights = np.isin(np.arange(N), rng.permutation(N)[: 2 if kind == "pair" else 1]).astype(float)
     return Batch(z.astype(dtype), labels.astype(np.int32), weights.astype(np.float32))
 

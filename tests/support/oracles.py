@@ -1,4 +1,4 @@
-"""The paper's equations as plain loops: slow, literal, and with no line in common with the library.
+"""The equations of the paper as plain loops: slow, literal, sharing no line with the library.
 
 Kernels are functions of two rows. Sums over pairs run in `WIDE` (80-bit where the platform has it), so that
 1 - k is still known to seven digits when rows are 1e-6 apart; everything else is float64.
@@ -14,7 +14,7 @@ import numpy as np
 WIDE = np.longdouble
 PairKernel = Callable[[np.ndarray, np.ndarray], Any]  # a number in WIDE
 
-# ---- kernels, one pair of rows at a time ------------------------------------------------------------
+# ---- Kernels of one pair of rows ------------------------------------------------------------
 
 
 def gaussian(sigma: float) -> PairKernel:
@@ -40,7 +40,7 @@ def mixture(kernels: list[PairKernel], weights: list[float]) -> PairKernel:
 
 
 def median_distance(z, present=None, floor: float = 1e-6) -> float:
-    """Median of |z_i - z_j| over pairs i < j of rows that are there; `floor` where there is none or less."""
+    """Median of |z_i - z_j| over pairs i < j of present rows, at least `floor`."""
     z = np.asarray(z, WIDE)
     rows = [i for i in range(len(z)) if present is None or present[i]]
     distances = [np.sqrt((z[i] - z[j]) @ (z[i] - z[j])) for i in rows for j in rows if i < j]
@@ -57,7 +57,7 @@ def gram(z, kernel: PairKernel) -> np.ndarray:
     return k
 
 
-# ---- maximum mean discrepancy -----------------------------------------------------------------------
+# ---- Maximum mean discrepancy -----------------------------------------------------------------------
 
 
 def mmd_terms(k: np.ndarray, labels, num_classes: int, weights=None) -> list[tuple[float, float]]:
@@ -113,7 +113,7 @@ def rff_mmd(z, labels, num_classes: int, frequencies, phases, weights=None) -> f
     return float(total)
 
 
-# ---- least squares criteria -------------------------------------------------------------------------
+# ---- Least squares criteria -------------------------------------------------------------------------
 
 
 def one_hot(labels, num_classes: int) -> np.ndarray:
@@ -140,7 +140,7 @@ def kdi_literal(k: np.ndarray, p: np.ndarray, rho: float) -> float:
 def kdi(k: np.ndarray, p: np.ndarray, rho: float) -> float:
     """The same by the eigenvalues of Kc: sum_i lambda_i / (lambda_i + rho) |v_i'P|^2.
 
-    The pseudo-inverse of Kc^2 squares the condition number, which costs digits even in float64.
+    The pseudo-inverse of Kc^2 squares the condition number, which loses digits even in float64.
     """
     kc = centred_gram(k)
     p = p - p.mean(0)
@@ -150,12 +150,12 @@ def kdi(k: np.ndarray, p: np.ndarray, rho: float) -> float:
 
 
 def repeated(weights, unit: float = 0.25) -> np.ndarray:
-    """Row numbers, each as often as its weight holds `unit`."""
+    """Row numbers, each repeated weight / unit times."""
     return np.repeat(np.arange(len(weights)), np.rint(np.asarray(weights) / unit).astype(int))
 
 
 def weighted_kdi(k: np.ndarray, p: np.ndarray, rho: float, weights, unit: float = 0.25) -> float:
-    """KDI where row i counts weights_i times: squared errors times u against rho are u (errors, rho / u)."""
+    """KDI with row i counted weights_i times; a weight in units u is a ridge rho / u."""
     rows = repeated(weights, unit)
     if len(rows) == 0:
         return 0.0
@@ -171,7 +171,7 @@ def discriminant_information(x, y: np.ndarray, rho: float) -> float:
 
 
 def discriminant_information_by_svd(x, y: np.ndarray, rho: float) -> float:
-    """The same as sum_i s_i^2 / (s_i^2 + rho) |u_i'Y|^2, Xc = U s V': right also where S is near singular."""
+    """The same as sum_i s_i^2 / (s_i^2 + rho) |u_i'Y|^2, Xc = U s V', also right for near singular S."""
     x = np.asarray(x, np.float64)
     u, s, _ = np.linalg.svd(x - x.mean(0), full_matrices=False)
     s = np.where(s > 1e-12 * s.max(initial=0), s, 0)
@@ -188,7 +188,7 @@ def orthonormality(w) -> float:
     return total
 
 
-# ---- critics ----------------------------------------------------------------------------------------
+# ---- Critics ----------------------------------------------------------------------------------------
 
 
 def critic_scores(z, params) -> np.ndarray:
@@ -198,7 +198,7 @@ def critic_scores(z, params) -> np.ndarray:
 
 
 def critic_gradient(row, label: int, params) -> np.ndarray:
-    """d scores_label / dz at one row, by hand."""
+    """d scores_label / dz at one row, in closed form."""
     row = np.asarray(row, np.float64)
     return (1 - np.tanh(row) ** 2) * params["tanh"][:, label] + params["linear"][:, label]
 
@@ -258,7 +258,7 @@ def lsdn(scores: np.ndarray, p: np.ndarray, *, privacy: bool, weights=None, clas
     return total / size
 
 
-# ---- gradients --------------------------------------------------------------------------------------
+# ---- Gradients --------------------------------------------------------------------------------------
 
 
 def central_differences(function, x, step: float = 1e-5) -> np.ndarray:
@@ -276,15 +276,15 @@ def central_differences(function, x, step: float = 1e-5) -> np.ndarray:
     return gradient
 
 
-# ---- how far a float may be off ---------------------------------------------------------------------
+# ---- Tolerances ---------------------------------------------------------------------
 
 
 def mmd_tolerance(k: np.ndarray, labels, num_classes: int, weights, error: float) -> float:
-    """How far eq. MMD_obj may move when means over rows of the kernel move by at most `error`.
+    """Change of eq. MMD_obj when means of the kernel over rows change by at most `error`.
 
-    What is left for the rest of a class that has nearly all rows is a small difference of such means: a
-    square moves by error (N / M_l)^2, M_l the rest's share of N. The root turns an error e of a square m
-    into e / (2 sqrt m), and into sqrt(e) where m is zero.
+    The mean over the rest of a class of nearly all rows is a small difference of such means: a square changes
+    by error (N / M_l)^2, with M_l the number of rows of the rest. The root turns an error e of a square m
+    into e / (2 sqrt m), and into sqrt(e) for m = 0.
     """
     tolerance = 0.0
     for share, m in mmd_terms(k, labels, num_classes, weights):

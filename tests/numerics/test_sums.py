@@ -1,4 +1,4 @@
-"""Blocked sums over pairs against dense ones: every grid of blocks, value and both gradients."""
+"""The centred kernel matrix and blocked sums over pairs against dense formulas: values, gradients, memory."""
 
 import functools
 
@@ -9,8 +9,8 @@ import oracles
 import pytest
 
 import privjax
-from privjax import pairwise
 from privjax.losses import mmd
+from privjax.numerics import sums
 
 KERNELS = {
     "mixture": (privjax.gaussian_mixture((1, 2)), oracles.gaussian_mixture((1, 2))),
@@ -21,6 +21,75 @@ KERNELS = {
         oracles.mixture([oracles.gaussian(1.0), oracles.polynomial(2, 0.5)], [0.5, 0.5]),
     ),
 }
+
+
+# ---- The dense matrix -------------------------------------------------------------------------------
+
+
+def shared_problem(d, n=14):
+    rng = np.random.default_rng(0)
+    share = rng.integers(0, 4, n).astype(float)
+    return rng.normal(size=(n, d)), share / share.sum(), rng.normal(size=(n, 3))
+
+
+def centred(k, share):
+    c = np.eye(len(k)) - share[None, :]
+    return c @ k @ c.T
+
+
+@pytest.mark.parametrize("d", [1, 3, 20])
+@pytest.mark.parametrize("name", KERNELS)
+def test_centred_gram_and_gradient(name, d):
+    """Against the oracle's matrix, and against differences of b' K b along random directions."""
+    kernel, pair = KERNELS[name]
+    z, share, b = shared_problem(d)
+    form = lambda z: np.trace(b.T @ oracles.gram(z, pair).astype(float) @ b)  # noqa: E731
+    with jax.enable_x64(True):
+        k = jax.jit(functools.partial(sums.centred_gram, terms=kernel.terms))(z, share)[0]
+        np.testing.assert_allclose(k, centred(oracles.gram(z, pair).astype(float), share), atol=1e-12)
+        with pytest.raises(AssertionError):
+            np.testing.assert_allclose(k, centred(oracles.gram(z, pair).astype(float), 0 * share), atol=1e-12)
+        pull = jax.jit(functools.partial(sums.quadratic_gradient, terms=kernel.terms))
+        gradient = np.asarray(pull(z, b, 0 * b))
+    for seed in range(4):
+        direction = np.random.default_rng(seed).normal(size=z.shape)
+        slope = oracles.central_differences(lambda t, u=direction: form(z + t[0] * u), np.zeros(1))[0]
+        np.testing.assert_allclose((gradient * direction).sum(), slope, rtol=1e-6, atol=1e-7)
+
+
+def test_an_entry_of_the_centred_gram_rounds_about_once():
+    """A kernel near one, whose centred entries are small: plain float32 sums round at the size of k."""
+    z = np.random.default_rng(0).normal(size=(300, 2)).astype(np.float32)
+    share = np.full(300, 1 / 300, np.float32)
+    kernel = privjax.gaussian_mixture()
+    d2 = ((z[:, None].astype(float) - z[None]) ** 2).sum(-1)
+    exact = centred(sum(np.expm1(-d2 / (2 * s * s)) for s in (1, 2, 4, 8, 16)) / 5, np.full(300, 1 / 300))
+    error = lambda k: np.sqrt(np.mean((np.asarray(k, float) - exact) ** 2))  # noqa: E731
+    compensated = error(jax.jit(functools.partial(sums.centred_gram, terms=kernel.terms))(z, share)[0])
+    k = jnp.asarray(kernel(z))
+    plain = k - k.mean(0, keepdims=True) - k.mean(1, keepdims=True) + k.mean()
+    assert compensated < 1e-8
+    assert error(plain) > 3 * compensated
+
+
+@pytest.mark.parametrize("n", [300, 2000])
+def test_exact_product_of_terms_that_cancel(n):
+    rng = np.random.default_rng(0)
+    k = rng.normal(size=(50, n)).astype(np.float32)
+    a = rng.normal(size=(n, 4))
+    a = 1e4 * (a - np.linalg.pinv(k.astype(float)) @ (k @ a))  # k a = 0 but for rounding
+    high = a.astype(np.float32)
+    low = (a - high).astype(np.float32)
+    want = k.astype(float) @ a
+    error = np.abs(np.asarray(jax.jit(sums.exact_product)(k, high, low)) - want).max()
+    plain = np.abs(np.asarray(jnp.matmul(k, high, precision="highest")) - want).max()
+    assert plain > 30 * error
+    without_low = np.abs(np.asarray(jax.jit(sums.exact_product)(k, high, 0 * low)) - want).max()
+    assert without_low > 2 * error
+
+
+# ---- Blocked sums -----------------------------------------------------------------------------------
+
 # n, BLOCK, COLUMNS: one block; several; several column groups; groups that do not divide the blocks.
 GRIDS = [(40, 512, 8192), (41, 8, 8192), (83, 8, 24), (57, 16, 16)]
 MORE_GRIDS = [*GRIDS, (64, 8, 8), (90, 8, 40), (512, 512, 8192), (513, 512, 8192), (1537, 512, 1024)]
@@ -44,8 +113,8 @@ def dense(z, w, s, pair):
 @pytest.fixture
 def small_blocks(monkeypatch):
     def use(block, columns):
-        monkeypatch.setattr(pairwise, "BLOCK", block)
-        monkeypatch.setattr(pairwise, "COLUMNS", columns)
+        monkeypatch.setattr(sums, "BLOCK", block)
+        monkeypatch.setattr(sums, "COLUMNS", columns)
 
     yield use
     mmd._mmd.clear_cache()  # the sizes are not part of what jit keys on
@@ -53,9 +122,9 @@ def small_blocks(monkeypatch):
 
 @pytest.mark.parametrize(("n", "block", "columns"), MORE_GRIDS)
 def test_grid_meets_every_pair_once(n, block, columns, small_blocks):
-    """Count the visits of each pair of blocks: block I meets I, I + 1, ..., half way round."""
+    """Count the visits of each pair of blocks: block I meets I, I + 1, ..., half of the cycle."""
     small_blocks(block, columns)
-    grid = pairwise._grid(n)
+    grid = sums._grid(n)
     assert (grid.blocks == 1) == (n <= block)
     assert grid.blocks % 2 == 1
     assert grid.blocks * grid.size >= n
@@ -84,8 +153,8 @@ def test_sums_and_gradients_equal_the_dense_ones(name, n, block, columns, small_
 
         @jax.jit
         def blocked(z, w):
-            sums, pull = jax.vjp(lambda z, w: pairwise.pair_sums(z, w, s, kernel), z, w)
-            return sums, pull((jnp.asarray(a), jnp.asarray(b)))
+            found, pull = jax.vjp(lambda z, w: sums.pair_sums(z, w, s, kernel.terms), z, w)
+            return found, pull((jnp.asarray(a), jnp.asarray(b)))
 
         (r, c), (z_bar, w_bar) = blocked(z, w)
         want_r, want_c = dense(np.asarray(z), np.asarray(w), np.asarray(s), pair)
@@ -100,12 +169,12 @@ def test_sums_and_gradients_equal_the_dense_ones(name, n, block, columns, small_
         want_z, want_w = jax.jit(jax.grad(plain, (0, 1)))(z, w)
     np.testing.assert_allclose(z_bar, want_z, rtol=1e-8, atol=1e-9)
     np.testing.assert_allclose(w_bar, want_w, rtol=1e-8, atol=1e-9)
-    with pytest.raises(AssertionError):  # the same comparison sees a lost class term
+    with pytest.raises(AssertionError):  # the comparison notices a missing class term
         np.testing.assert_allclose(c, want_r, rtol=1e-10, atol=1e-10)
 
 
 def full(kernel, z):
-    """The dense matrix by autodiff-able formulas of its own: no code of the library."""
+    """Compute the dense matrix by differentiable formulas that share no code with the library."""
     difference = z[:, None] - z[None]
     d2 = (difference**2).sum(-1)
     total = jnp.zeros_like(d2)
@@ -122,7 +191,7 @@ def full(kernel, z):
 
 @pytest.mark.parametrize(("name", "d"), [("mixture", 3), ("mixture", 20), ("both", 4)])
 def test_blocked_loss_equals_the_oracle(name, d, small_blocks):
-    """The whole loss in float32 over several blocks and column groups; gradient in z and in the weights."""
+    """The loss in float32 over several blocks and column groups; gradient in z and in the weights."""
     small_blocks(16, 32)
     kernel, pair = KERNELS[name]
     n = 70 + d
@@ -134,9 +203,9 @@ def test_blocked_loss_equals_the_oracle(name, d, small_blocks):
     )
     k = oracles.gram(z32, pair)
     np.testing.assert_allclose(value, oracles.mmd(k, s, 4, w), rtol=2e-5)
-    there = w > 0  # a row of weight zero is not there at all: no gradient either
-    assert not np.asarray(w_bar)[~there].any()
-    want = np.array([weight_slope(k, s, w, i) if there[i] else 0 for i in range(n)])
+    valid = w > 0  # a row of weight zero gets no gradient either
+    assert not np.asarray(w_bar)[~valid].any()
+    want = np.array([weight_slope(k, s, w, i) if valid[i] else 0 for i in range(n)])
     np.testing.assert_allclose(w_bar, want, rtol=1e-3, atol=1e-3 * np.abs(want).max())
     with jax.enable_x64(True):
 
@@ -160,10 +229,10 @@ def weight_slope(k, s, w, i, step=1e-5):
     return (oracles.mmd(k, s, 4, above) - oracles.mmd(k, s, 4, below)) / (2 * step)
 
 
-def test_above_the_threshold_the_default_sizes_block():
-    """n = 900 with the sizes as shipped: value against the dense float64 formula."""
+def test_default_block_sizes():
+    """n = 900 with the default block sizes: value against the dense float64 formula."""
     n, d = 900, 5
-    assert pairwise._grid(n).blocks > 1
+    assert sums._grid(n).blocks > 1
     z, w, s = problem(n, d, classes=7)
     z32, w32 = z.astype(np.float32), w.astype(np.float32)
     loss = jax.value_and_grad(lambda z: privjax.mmd_loss(z, s, num_classes=7, weights=w32))
@@ -179,7 +248,7 @@ def test_above_the_threshold_the_default_sizes_block():
 
 
 def largest_squares(jaxpr, n):
-    """Shapes in a jaxpr, and in all it calls, that have two dimensions of n or more."""
+    """List the shapes in a jaxpr, and in all that it calls, with two dimensions of n or more."""
     found = []
     for equation in jaxpr.eqns:
         for variable in equation.outvars:
@@ -195,7 +264,7 @@ def largest_squares(jaxpr, n):
 
 @pytest.mark.parametrize("d", [3, 30])
 @pytest.mark.parametrize("kernel", [privjax.gaussian_mixture(), privjax.polynomial(4)], ids=["radial", "dot"])
-def test_nothing_n_by_n_is_made(kernel, d):
+def test_no_array_is_n_by_n(kernel, d):
     n = 9000
     z = jax.ShapeDtypeStruct((n, d), np.float32)
     s = jax.ShapeDtypeStruct((n,), np.int32)
@@ -205,13 +274,13 @@ def test_nothing_n_by_n_is_made(kernel, d):
     )
     compiled = jax.jit(loss).trace(z, s, w)
     assert not largest_squares(compiled.jaxpr.jaxpr, n)
-    # The walk itself sees into jit, custom rules and loops: KDI does make its matrix.
+    # The search enters jit, custom rules and loops: it finds the matrix of KDI.
     dense_loss = jax.jit(jax.grad(lambda z, s: privjax.kdi_loss(z, s, num_classes=3))).trace(z, s)
     assert (n, n) in largest_squares(dense_loss.jaxpr.jaxpr, n)
 
 
 def test_memory_of_many_rows_is_bounded():
-    """What XLA plans to hold for n = 20,000, d = 50: two matrices n x n would be 3.2 GB."""
+    """Memory that XLA plans for n = 20,000 and d = 50: two n x n matrices would take 3.2 GB."""
     n, d = 20_000, 50
     loss = jax.grad(lambda z, s: privjax.mmd_loss(z, s, num_classes=10))
     plan = jax.jit(loss).lower(jax.ShapeDtypeStruct((n, d), np.float32), jax.ShapeDtypeStruct((n,), np.int32))
