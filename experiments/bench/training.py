@@ -18,10 +18,10 @@ import numpy as np
 import optax
 from timing import best_times
 
-from privjax.numerics.convolution import convolve_and_pool
 from privjax.losses import mmd_loss
 from privjax.networks import Networks, apply_jax, dense_layers, scnn_networks
 from privjax.networks import dropout as drop
+from privjax.numerics.convolution import convolve_and_pool
 from privjax.training import (
     TrainData,
     hyperparameters,

@@ -7,10 +7,10 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from privjax.numerics.convolution import convolve_and_pool, convolve_and_pool_combined
 from privjax.networks.dense import DenseStack, apply_module, dense_discriminator, init_module
 from privjax.networks.layers import Layer, apply_jax, dropout, layer_keys
 from privjax.networks.record import Networks, check_sizes, network_kind
+from privjax.numerics.convolution import convolve_and_pool, convolve_and_pool_combined
 
 
 class _ConvolutionPool(nn.Module):

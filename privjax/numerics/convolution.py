@@ -13,13 +13,14 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 from jax.ad_checkpoint import checkpoint_name
+from jax.typing import ArrayLike
 from jaxtyping import Float, Num
 
 _BLOCK_BYTES = 4 << 20  # patches and outputs of a block of images: one core's share of the cache
 
 
 def convolve_and_pool(
-    x: Num[Array, "n h w c"], kernel: Num[Array, "3 3 c filters"], *, implementation: str = "auto"
+    x: Num[ArrayLike, "n h w c"], kernel: Num[ArrayLike, "3 3 c filters"], *, implementation: str = "auto"
 ) -> Float[Array, "n h//2 w//2 filters"]:
     """Convolve images with zero padding and take the maximum of each 2 x 2 square.
 
@@ -38,9 +39,9 @@ def convolve_and_pool(
 
 
 def convolve_and_pool_combined(
-    z: Num[Array, "n k"],
-    basis: Num[Array, "k h w c"],
-    kernel: Num[Array, "3 3 c filters"],
+    z: Num[ArrayLike, "n k"],
+    basis: Num[ArrayLike, "k h w c"],
+    kernel: Num[ArrayLike, "3 3 c filters"],
     *,
     implementation: str = "auto",
 ) -> Float[Array, "n h//2 w//2 filters"]:
@@ -68,10 +69,10 @@ def convolve_and_pool_combined(
     return y.reshape(-1, h // 2, w // 2, filters)
 
 
-def _promote(*arrays: Array) -> list[Array]:
+def _promote(*arrays: ArrayLike) -> list[Array]:
     """Images may be bytes or half precision while kernels are float32."""
     dtype = jnp.result_type(*arrays)
-    return [a.astype(dtype) for a in arrays]
+    return [jnp.asarray(a, dtype) for a in arrays]
 
 
 def _is_blocked(implementation: str) -> bool:

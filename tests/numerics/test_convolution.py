@@ -77,7 +77,7 @@ def test_combined_images_equal_explicit_images(implementation, sides):
 
 def test_the_first_of_equal_pixels_gets_the_gradient():
     x = jnp.ones((2, 8, 8, 3))  # inner patches are equal, so every inner square is a tie
-    kernel = jnp.ones((3, 3, 3, 2)) * jnp.array([1.0, -1.0])
+    kernel = jnp.asarray(np.ones((3, 3, 3, 2)) * [1.0, -1.0], jnp.float32)
 
     def gradient(implementation):
         return jax.grad(lambda x: convolve_and_pool(x, kernel, implementation=implementation).sum())(x)
