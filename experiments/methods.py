@@ -168,7 +168,7 @@ def _attacks(report: privjax.AuditReport) -> Row:
     score, best = found.main_score, found.best()
     floor = (found.label_alone or {}).get(score)
     return {
-        "adversary": found.adversary(),
+        "adversary": found.leakage(),
         "strongest": None if best is None else best.value(score),
         "strongest_attacker": None if best is None else best.name,
         "attackers": {attack.name: attack.value(score) for attack in found.attacks},

@@ -32,7 +32,7 @@ ROOMS = {
         *("files", "progress", "typed_json", "datasets", "networks", "release", "encoder", "objectives"),
         "training",
     },
-    "auditing": {"files", "progress", "independence", "networks", "datasets", "sweeping"},
+    "auditing": {"files", "progress", "typed_json", "independence", "networks", "datasets", "sweeping"},
     "exporting": {"extras", "files", "progress", "datasets", "encoder", "networks", "sweeping"},
     "reporting": {"extras", "files", "auditing", "exporting", "sweeping"},
     "estimator": {"files", "encoder", "exporting", "networks", "objectives", "training"},
@@ -198,7 +198,7 @@ def test_public_names():
 def test_functions_keep_the_names_of_their_rooms():
     """`privjax.sweep` and `privjax.audit` are functions, also after their modules were imported."""
     import privjax
-    import privjax.auditing.run
+    import privjax.auditing.audits
     import privjax.sweeping.run
 
     assert callable(privjax.sweep)

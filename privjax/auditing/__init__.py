@@ -1,21 +1,25 @@
-"""Attackers on released rows: numpy in, a report out; no parameters, no gradients.
+"""Attackers on released rows: NumPy arrays in, a report out."""
 
-`privjax.audit` is the function of that name; the modules of this package are reached with
-`from privjax.auditing import ...`.
-"""
-
+from privjax.auditing.attackers import ATTACKERS, Attacker
+from privjax.auditing.audits import audit
 from privjax.auditing.pareto import Curve, Mean, Point, pareto
-from privjax.auditing.report import AttributeReport, AuditReport
-from privjax.auditing.run import audit
-from privjax.auditing.sweep import audit_sweep
+from privjax.auditing.report import Attack, AttributeReport, AuditReport, IndependenceTest
+from privjax.auditing.scores import Score
+from privjax.auditing.sweep_audits import audit_sweep, load_reports
 
 __all__ = [
+    "ATTACKERS",
+    "Attack",
+    "Attacker",
     "AttributeReport",
     "AuditReport",
     "Curve",
+    "IndependenceTest",
     "Mean",
     "Point",
+    "Score",
     "audit",
     "audit_sweep",
+    "load_reports",
     "pareto",
 ]

@@ -1,27 +1,75 @@
-"""The report of an audit: a table when printed, strict JSON when kept."""
+"""The report of an audit: typed records that print as a table and are kept as strict JSON."""
 
-import dataclasses
-import math
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
-from privjax.auditing.attack import Attack
-from privjax.auditing.scores import Score
+from privjax.auditing.scores import Score, Scores
+from privjax.typed_json import from_json, to_json
 
 
-@dataclasses.dataclass(frozen=True)
-class AttributeReport:
-    """What attackers learnt of one private variable.
+@dataclass(frozen=True)
+class Attack:
+    """The result of one attacker on one private variable.
 
     Attributes:
-      name: of the variable.
-      discrete: whether it has classes.
-      num_classes: how many; 0 for a continuous variable.
-      chance: accuracy of guessing at random; for a continuous variable R^2 of the mean, 0.
-      majority: accuracy of naming the largest training class; None for a continuous variable.
-      label_alone: scores of an attacker who sees y alone; None when y was not given.
-      confidence: the permutation test of "z is independent of s": p_value, statistic, rows, note.
-      attacks: one for each attacker.
-      notes: what there is to say about the variable.
+      name: Name of the attacker.
+      group: "paper", "other" or "user".
+      scores: Scores on test rows by name, the main score first; None for a score that is not defined.
+      validation: The same on validation rows; empty without them.
+      settings: Settings, chosen on training rows.
+      seconds: Time to fit and to score.
+      notes: Remarks, for instance on a sample of the rows.
+      failed: The error that left the attack without scores, or None.
+    """
+
+    name: str
+    group: str
+    scores: Scores
+    validation: Scores
+    settings: dict[str, Any]
+    seconds: float
+    notes: tuple[str, ...] = ()
+    failed: str | None = None
+
+    def value(self, score: str | None = None, *, part: str = "test") -> float | None:
+        """Return a score as a number, the main score by default; None if it is not defined."""
+        scores = self.scores if part == "test" else self.validation
+        found = scores.get(next(iter(scores), "") if score is None else score)
+        return None if found is None else found.value
+
+
+class IndependenceTest(NamedTuple):
+    """The permutation test of "z is independent of s" on test rows.
+
+    Attributes:
+      p_value: Confidence that z is independent of s; None if it could not be tested.
+      statistic: The statistic of the rows.
+      rows: Number of test rows used.
+      note: Why there is no p-value, or how it came about.
+    """
+
+    p_value: float | None
+    statistic: float | None
+    rows: int
+    note: str | None = None
+
+
+@dataclass(frozen=True)
+class AttributeReport:
+    """The attacks on one private variable.
+
+    Attributes:
+      name: Name of the variable.
+      discrete: Whether it has classes.
+      num_classes: Number of classes; 0 for a continuous variable.
+      chance: Accuracy of a random guess; for a continuous variable 0, the R^2 of the mean.
+      majority: Accuracy of guessing the largest training class; None for a continuous variable.
+      label_alone: Scores of an attacker that is given y alone, which any release that keeps y allows; None
+        without y.
+      confidence: The permutation test of independence.
+      attacks: One for each attacker.
+      notes: Remarks on the variable.
     """
 
     name: str
@@ -29,108 +77,69 @@ class AttributeReport:
     num_classes: int
     chance: float
     majority: float | None
-    label_alone: dict[str, Score | None] | None
-    confidence: dict[str, Any]
+    label_alone: Scores | None
+    confidence: IndependenceTest
     attacks: tuple[Attack, ...]
     notes: tuple[str, ...] = ()
 
     @property
     def main_score(self) -> str:
-        """The score that attackers are ranked by."""
+        """The score that ranks attackers: "accuracy", or "r2" of a continuous variable."""
         return "accuracy" if self.discrete else "r2"
 
+    def ranked(self, *, part: str = "test") -> list[Attack]:
+        """Return the attacks by falling main score, those without one last."""
+        values = {attack.name: attack.value(part=part) for attack in self.attacks}
+        return sorted(self.attacks, key=lambda a: (values[a.name] is None, -(values[a.name] or 0.0)))
+
     def best(self, *, paper_only: bool = False, part: str = "test") -> Attack | None:
-        """The attack with the largest main score; None where none has one."""
-        able = [a for a in self.attacks if a.value(self.main_score, part=part) is not None]
-        able = [a for a in able if not paper_only or a.group == "paper"]
-        return max(able, key=lambda a: self._rank(a, part), default=None)
+        """Return the attack with the largest main score; None if no attack has one."""
+        attacks = (a for a in self.ranked(part=part) if a.value(part=part) is not None)
+        return next((a for a in attacks if not paper_only or a.group == "paper"), None)
 
-    def _rank(self, attack: Attack, part: str = "test") -> float:
-        value = attack.value(self.main_score, part=part)
-        return -math.inf if value is None else value
+    def leakage(self, *, part: str = "test") -> float | None:
+        """Return the largest main score of the paper's attackers; of all if none of the paper's has one."""
+        best = self.best(paper_only=True, part=part) or self.best(part=part)
+        return None if best is None else best.value(part=part)
 
-    def adversary(self, *, part: str = "test") -> float | None:
-        """The largest main score of the paper's attackers."""
-        best = self.best(paper_only=True, part=part)
-        return None if best is None else best.value(self.main_score, part=part)
-
-    def strongest(self, *, part: str = "test") -> dict[str, Any] | None:
-        """The strongest of all attackers: its name and its main score."""
-        best = self.best(part=part)
-        if best is None:
-            return None
-        return {"attacker": best.name, self.main_score: best.value(self.main_score, part=part)}
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values."""
-        return {
-            "kind": "discrete" if self.discrete else "continuous",
-            "num_classes": self.num_classes,
-            "chance": self.chance,
-            "majority": self.majority,
-            "label_alone": None if self.label_alone is None else _flat(self.label_alone),
-            "privacy_confidence": self.confidence,
-            "adversary_accuracy": self.adversary() if self.discrete else None,
-            "adversary_r2": None if self.discrete else self.adversary(),
-            "strongest": self.strongest(),
-            "validation": {"adversary": self.adversary(part="validation")}
-            | {"strongest": self.strongest(part="validation")},
-            "attackers": {
-                a.name: {
-                    "group": a.group,
-                    **_flat(a.scores),
-                    "validation": _flat(a.validation),
-                    "settings": a.settings,
-                    "seconds": round(a.seconds, 3),
-                    "notes": list(a.notes),
-                    "failed": a.failed,
-                }
-                for a in self.attacks
-            },
-            "notes": list(self.notes),
-        }
-
-    def table(self) -> str:
-        """Lines of text."""
+    def __str__(self) -> str:
+        kind = f"{self.num_classes} classes" if self.discrete else "continuous"
+        majority = "" if self.majority is None else f", majority {_number(self.majority)}"
+        best = self.best()
+        head = (
+            f"{self.name} ({kind}): leakage {_number(self.leakage())}, "
+            f"strongest {'-' if best is None else f'{_number(best.value())} ({best.name})'}, "
+            f"chance {_number(self.chance)}{majority}, "
+            f"privacy confidence {_number(self.confidence.p_value)}"
+        )
         names = ("accuracy", "balanced_accuracy", "auc") if self.discrete else ("r2", "rank_correlation")
         rows = [("attacker", *(name.replace("_", " ") for name in names), "seconds", "")]
-        main = self.main_score
-        ranked = sorted(self.attacks, key=self._rank, reverse=True)
-        for a in ranked:
-            remark = "; ".join([*([f"failed: {a.failed}"] if a.failed else []), *a.notes])
-            mark = "*" if a.group == "paper" else ""
-            shown = [_shown(a.scores.get(name)) for name in names]
-            rows.append((a.name + mark, *shown, f"{a.seconds:.1f}", remark))
+        for attack in self.ranked():
+            mark = "*" if attack.group == "paper" else ""
+            remarks = [f"failed: {attack.failed}"] if attack.failed else []
+            cells = (_cell(attack.scores.get(name)) for name in names)
+            rows.append(
+                (attack.name + mark, *cells, f"{attack.seconds:.1f}", "; ".join((*remarks, *attack.notes)))
+            )
         if self.label_alone is not None:
-            rows.append(("y alone", *(_shown(self.label_alone.get(n)) for n in names), "", ""))
-        widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-        lines = [
-            "  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip() for row in rows
-        ]
-        kind = f"{self.num_classes} classes" if self.discrete else "continuous"
-        head = f"{self.name} ({kind}): adversary {_number(self.adversary())}, strongest "
-        best = self.strongest()
-        head += "-" if best is None else f"{_number(best[main])} ({best['attacker']})"
-        head += f", chance {_number(self.chance)}"
-        head += "" if self.majority is None else f", majority {_number(self.majority)}"
-        head += f", privacy confidence {_number(self.confidence.get('p_value'))}"
-        notes = [f"  note: {note}" for note in self.notes]
-        return "\n".join([head, *("  " + line for line in lines), *notes])
+            rows.append(("given y alone", *(_cell(self.label_alone.get(name)) for name in names), "", ""))
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        lines = ["  " + "  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
+        return "\n".join([head, *lines, *(f"  note: {note}" for note in self.notes)])
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class AuditReport:
-    """What was learnt from a release; it prints as a table.
+    """The report of an audit; it prints as a table.
 
-    An audit is a lower bound on leakage: an attacker that is not in it may learn more.
+    An audit is a lower bound on leakage: other attackers may learn more.
 
     Attributes:
-      attributes: an `AttributeReport` for each private variable, by name ("s" when there was one
-        without a name).
-      rows: numbers of training, validation and test rows.
-      seed: of the audit.
-      seconds: spent on all of it.
-      notes: what was done to z.
+      attributes: An `AttributeReport` for each private variable, by name ("s" for one without a name).
+      rows: Numbers of training, validation and test rows.
+      seed: Seed of the audit.
+      seconds: Duration of the audit.
+      notes: Remarks on z.
     """
 
     attributes: dict[str, AttributeReport]
@@ -140,80 +149,49 @@ class AuditReport:
     notes: tuple[str, ...] = ()
 
     @property
-    def adversary_accuracy(self) -> float | dict[str, float | None] | None:
-        """Largest accuracy of the paper's four; None for a continuous variable; a dict of several."""
-        return self._each(lambda a: a.adversary() if a.discrete else None)
+    def leakage(self) -> float | None:
+        """Leakage of the only private variable: an accuracy, or an R^2; see `AttributeReport.leakage`."""
+        return self._only.leakage()
 
     @property
-    def adversary_r2(self) -> float | dict[str, float | None] | None:
-        """Largest R^2 for a continuous variable; None for classes; a dict of several."""
-        return self._each(lambda a: None if a.discrete else a.adversary())
+    def strongest(self) -> Attack | None:
+        """The strongest attack on the only private variable."""
+        return self._only.best()
 
     @property
-    def strongest(self) -> dict[str, Any] | None:
-        """The strongest attacker and its score; a dict of those for several variables."""
-        return self._each(lambda a: a.strongest())
-
-    def _each(self, of) -> Any:
-        values = {name: of(attribute) for name, attribute in self.attributes.items()}
-        return values["s"] if list(values) == ["s"] else values
+    def _only(self) -> AttributeReport:
+        if len(self.attributes) > 1:
+            names = ", ".join(self.attributes)
+            raise ValueError(f"the report has several private variables: pick attributes[...] among {names}.")
+        return next(iter(self.attributes.values()))
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values that strict JSON can hold: a number that is not finite is None."""
-        content = {
-            "adversary_accuracy": self.adversary_accuracy,
-            "adversary_r2": self.adversary_r2,
-            "strongest": self.strongest,
-            "validation": self._each(
-                lambda a: {
-                    "adversary": a.adversary(part="validation"),
-                    "strongest": a.strongest(part="validation"),
-                }
-            ),
-            "attributes": {name: attribute.to_dict() for name, attribute in self.attributes.items()},
-            "rows": self.rows,
-            "seed": self.seed,
-            "seconds": round(self.seconds, 3),
-            "notes": list(self.notes),
-        }
-        return strict(content)
+        """Return JSON values, with the leakage and the strongest attacker of each variable."""
+        content = to_json(self)
+        for name, attribute in self.attributes.items():
+            best = attribute.best()
+            content["attributes"][name]["leakage"] = attribute.leakage()
+            content["attributes"][name]["strongest"] = None if best is None else best.name
+        return content
+
+    @classmethod
+    def from_dict(cls, value: Mapping[str, Any]) -> "AuditReport":
+        """Build a report from the values of `to_dict`. Raises ValueError for a missing or mistyped value."""
+        return from_json(cls, value, "report")
 
     def __str__(self) -> str:
         rows = ", ".join(f"{count} {part}" for part, count in self.rows.items() if count)
-        foot = "* the paper's; intervals 95 % over test rows; a lower bound on what leaks"
-        notes = [f"note: {note}" for note in self.notes]
-        tables = [attribute.table() for attribute in self.attributes.values()]
-        return "\n".join([f"audit of {rows} rows, {self.seconds:.1f} s", *notes, *tables, foot])
-
-
-def strict(value: Any) -> Any:
-    """The same with plain Python types, and None for NaN and infinity."""
-    if isinstance(value, dict):
-        return {str(key): strict(entry) for key, entry in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [strict(entry) for entry in value]
-    if hasattr(value, "item"):
-        return strict(value.item())
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    return value if value is None or isinstance(value, (bool, int, str)) else str(value)
-
-
-def _flat(scores: dict[str, Score | None]) -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for name, score in scores.items():
-        flat[name] = None if score is None else score.value
-        flat[f"{name}_interval"] = None if score is None or score.interval is None else list(score.interval)
-    return flat
+        head = f"audit of {rows} rows, {self.seconds:.1f} s"
+        notes = (f"note: {note}" for note in self.notes)
+        foot = "* attackers of the paper; intervals are 95 % over test rows; a lower bound on leakage"
+        return "\n".join([head, *notes, *map(str, self.attributes.values()), foot])
 
 
 def _number(value: float | None) -> str:
     return "-" if value is None else f"{value:.3f}"
 
 
-def _shown(score: Score | None) -> str:
-    if score is None:
-        return "-"
-    return f"{score.value:.3f}" + (
-        "" if score.interval is None else " [{:.3f}, {:.3f}]".format(*score.interval)
-    )
+def _cell(score: Score | None) -> str:
+    if score is None or score.interval is None:
+        return _number(None if score is None else score.value)
+    return "{:.3f} [{:.3f}, {:.3f}]".format(score.value, *score.interval)

@@ -375,7 +375,7 @@ def _print_audit(run: "SweepRun", reports: "dict[int, AuditReport]") -> None:
                     shared.format_weight(record.privacy_weight),
                     record.seed,
                     record.utility.test,
-                    found.adversary(),
+                    found.leakage(),
                     "-" if best is None else f"{best.value(found.main_score):.3f} {best.name}",
                     None if floor is None else floor.value,
                     found.majority,

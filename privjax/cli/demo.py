@@ -49,7 +49,7 @@ def demo(
 
     def add(name: str, weight: float | None, utility: float, report: privjax.AuditReport) -> None:
         (found,) = report.attributes.values()
-        row = DemoRow(weight, utility, found.adversary() or 0.0, found.confidence.p_value)
+        row = DemoRow(weight, utility, found.leakage() or 0.0, found.confidence.p_value)
         rows.append(row)
         p_value = "-" if row.p_value is None else f"{row.p_value:.3f}"
         say(f"{name:30s} {utility:6.3f} {row.leakage:18.3f} {p_value:>25s}")
@@ -59,7 +59,7 @@ def demo(
         for labels, held_out in ((train.y, test.y), (train.s, test.s))
     ]
     (parity,) = raw[0].attributes.values()
-    add("x itself", None, parity.adversary() or 0.0, raw[1])
+    add("x itself", None, parity.leakage() or 0.0, raw[1])
     # One hidden layer: a linear map cannot remove the digit from raw pixels.
     networks = privjax.nn_networks(64, num_outputs=2, private_widths=(200, 20))
     with tempfile.TemporaryDirectory() as temporary:

@@ -1,11 +1,11 @@
-"""Scores against other libraries', intervals against the truth in simulations."""
+"""Scores against scikit-learn and SciPy, intervals against the truth in simulations."""
 
 import numpy as np
 import pytest
 from scipy.stats import spearmanr
 from sklearn.metrics import balanced_accuracy_score, r2_score, roc_auc_score
 
-from privjax.auditing.scores import classification_scores, hit_scores, regression_scores
+from privjax.auditing.scores import accuracy_scores, classification_scores, regression_scores
 
 
 def test_scores_are_those_of_scikit_learn():
@@ -28,7 +28,7 @@ def test_scores_are_those_of_scikit_learn():
     assert found["rank_correlation"].value == pytest.approx(spearmanr(guess, truth)[0])
 
 
-def test_classes_that_are_not_there():
+def test_absent_classes():
     scores = np.eye(3)[[0, 1, 1, 0]]
     found = classification_scores(scores, np.array([0, 1, -1, -1]), seed=0)
     assert found["accuracy"].value == 0.5
@@ -37,7 +37,7 @@ def test_classes_that_are_not_there():
     assert regression_scores(np.ones(5), np.ones(5), seed=0)["r2"] is None
 
 
-def test_certainty_is_never_claimed():
+def test_intervals_never_have_width_zero():
     for right in (np.zeros(50, int), np.ones(50, int)):
         scores = np.eye(2)[right]
         low, high = classification_scores(scores, np.ones(50, int), seed=0)["accuracy"].interval
@@ -46,7 +46,7 @@ def test_certainty_is_never_claimed():
 
 @pytest.mark.parametrize("rate", [0.04, 0.3, 0.9])
 def test_intervals_cover_the_truth_of_accuracies(rate):
-    """95 % said, 95 % kept; with the class sizes of a small test part. Half the width would not do."""
+    """They cover it 95 % of the time, with the class sizes of a small test part; half the width does not."""
     rng = np.random.default_rng(1)
     kept, narrow, balanced = [], [], []
     recalls = np.clip(rate + np.array([-0.03, 0.0, 0.03]), 0.01, 0.99)
@@ -54,7 +54,7 @@ def test_intervals_cover_the_truth_of_accuracies(rate):
     for i in range(400):
         codes = rng.choice(3, 300, p=shares)
         right = rng.random(300) < recalls[codes]
-        accuracy, of_classes = hit_scores(right, codes, seed=i)
+        accuracy, of_classes = accuracy_scores(right, codes, seed=i)
         low, high = accuracy.interval
         truth, middle = float(shares @ recalls), accuracy.value
         kept.append(low <= truth <= high)

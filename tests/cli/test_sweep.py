@@ -119,9 +119,9 @@ def test_an_audit_prints_a_table_and_keeps_its_reports(audited):
         (found,) = report.attributes.values()
         assert {a.name: a.failed for a in found.attacks} == {"linear_svm": None, "quadratic": None}
         row = next(line for line in done.stdout.splitlines() if line.split()[:1] == [str(member)])
-        assert f"{report.adversary_accuracy:.3f}" in row
+        assert f"{report.leakage:.3f}" in row
         assert f"{found.majority:.3f}" in row
-    assert reports[0].adversary_accuracy > 0.6  # without privacy the user is easy to find
+    assert reports[0].leakage > 0.6  # without privacy the user is easy to find
     assert "privjax export" in done.stdout
     one = json.loads(run("audit", audited, "--members", "2", "--attackers", "quadratic", "--json").stdout)
     assert set(one) == {"2"}

@@ -17,4 +17,6 @@ def close(a: dict, b: dict, *, bound: float) -> bool:
 def without_seconds(value):
     if isinstance(value, dict):
         return {key: without_seconds(entry) for key, entry in value.items() if key != "seconds"}
+    if isinstance(value, list):
+        return [without_seconds(entry) for entry in value]
     return value
