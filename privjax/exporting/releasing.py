@@ -1,37 +1,29 @@
 """Release a file of rows: raw rows in, z out, block by block."""
 
 import contextlib
+import functools
 import math
-import os
 import shutil
 import time
 import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from privjax.datasets import Column
 from privjax.datasets.stream import open_rows
-from privjax.exporting.device import load_file
-from privjax.exporting.runner import Header
+from privjax.exporting.device import PathLike, load_file
 from privjax.extras import import_optional
 from privjax.files import replacing
 from privjax.progress import Progress, reporter
 
-PathLike = str | os.PathLike
-_Write = Callable[[np.ndarray], None]
+_Append = Callable[[np.ndarray], object]
 
 
 class ReleaseSummary(NamedTuple):
-    """Size and duration of a release.
-
-    Attributes:
-      rows: Number of released rows.
-      width: Width of z.
-      seconds: Duration.
-    """
+    """Number of rows, width of z and duration of a release."""
 
     rows: int
     width: int
@@ -66,53 +58,46 @@ def release_file(
       >>> import pathlib, tempfile
       >>> import numpy as np, privjax
       >>> folder = pathlib.Path(tempfile.mkdtemp())
-      >>> x = np.random.default_rng(0).normal(size=(6, 3))
-      >>> header = privjax.export(
-      ...     privjax.baselines.pca(x, num_features=2), to=folder / "encoder.npz"
-      ... )
-      >>> np.save(folder / "rows.npy", x)
-      >>> summary = privjax.release_file(folder / "encoder.npz", folder / "rows.npy", to=folder / "z.csv")
+      >>> np.save(folder / "rows.npy", np.eye(5))
+      >>> encoder = folder / "encoder.npz"
+      >>> header = privjax.export(privjax.baselines.pca(np.eye(5), num_features=2), to=encoder)
+      >>> summary = privjax.release_file(encoder, folder / "rows.npy", to=folder / "z.csv")
       >>> summary.rows, summary.width
-      (6, 2)
+      (5, 2)
     """
     encoder, source, to = (Path(path).expanduser() for path in (encoder, source, to))
     _check_target(to, encoder, source)
-    began = time.monotonic()
+    began, done = time.monotonic(), 0
     private = load_file(encoder)
     header = private.header
     rows = open_rows(
         source,
         math.prod(header.input_shape),
-        columns=_read_columns(encoder, header),
+        columns=header.columns and [Column.from_dict(column) for column in header.columns],
         names=header.names,
         block_rows=block_rows,
     )
-    done = 0
-    with reporter(progress, "release") as report, replacing(to) as part:
-        with _OUTPUTS[to.suffix.lower()](part, header.width) as write:
-            for x in rows.blocks:
-                with np.errstate(over="ignore", invalid="ignore"):  # the next lines report overflow
-                    z = private(x)
-                finite = np.isfinite(z).all(axis=1)
-                if not finite.all():
-                    row = done + int(np.argmin(finite))
-                    raise ValueError(f"{source}, row {row}: its numbers are too large for the encoder.")
-                write(z)
-                done += len(x)
-                report.show(Progress(max(rows.total, done), done, "rows"))
+    with (
+        reporter(progress, "release") as report,
+        replacing(to) as part,
+        _WRITERS[to.suffix.lower()](part, header.width) as append,
+    ):
+        for x in rows.blocks:
+            with np.errstate(over="ignore", invalid="ignore"):  # the next lines report overflow
+                z = private(x)
+            finite = np.isfinite(z).all(axis=1)
+            if not finite.all():
+                row = done + int(np.argmin(finite))
+                raise ValueError(f"{source}, row {row}: its numbers are too large for the encoder.")
+            append(z)
+            done += len(x)
+            report.show(Progress(max(rows.total, done), done, "rows"))
     return ReleaseSummary(done, header.width, time.monotonic() - began)
 
 
-def _read_columns(path: Path, header: Header) -> list[Column] | None:
-    try:
-        return None if header.columns is None else [Column.from_dict(column) for column in header.columns]
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise ValueError(f"{path} has columns that cannot be read ({error}): export it again.") from None
-
-
 def _check_target(to: Path, encoder: Path, source: Path) -> None:
-    if to.suffix.lower() not in _OUTPUTS:
-        raise ValueError(f"to must end in {', '.join(_OUTPUTS)}, got {to.name!r}.")
+    if to.suffix.lower() not in _WRITERS:
+        raise ValueError(f"to must end in {', '.join(_WRITERS)}, got {to.name!r}.")
     if not to.exists():
         return
     for name, path in (("encoder", encoder), ("source", source)):
@@ -126,62 +111,44 @@ def _check_target(to: Path, encoder: Path, source: Path) -> None:
 
 
 @contextlib.contextmanager
-def _csv(path: Path, width: int) -> Iterator[_Write]:
-    csv, schema = import_optional("pyarrow.csv"), _schema(width)
-    with path.open("wb") as handle:
-        handle.write(",".join(schema.names).encode() + b"\n")  # pyarrow would put the names in quotes
-        with csv.CSVWriter(handle, schema, write_options=csv.WriteOptions(include_header=False)) as writer:
-            yield lambda z: writer.write_table(_table(z, schema))
-
-
-@contextlib.contextmanager
-def _parquet(path: Path, width: int) -> Iterator[_Write]:
-    schema = _schema(width)
-    with import_optional("pyarrow.parquet").ParquetWriter(path, schema) as writer:
-        yield lambda z: writer.write_table(_table(z, schema))
-
-
-def _schema(width: int) -> Any:
+def _write_table(module: str, writer: str, path: Path, width: int) -> Iterator[_Append]:
     pyarrow = import_optional("pyarrow")
-    return pyarrow.schema([(f"z{i}", pyarrow.float32()) for i in range(width)])
-
-
-def _table(z: np.ndarray, schema: Any) -> Any:
-    return import_optional("pyarrow").table(list(np.ascontiguousarray(z.T)), schema=schema)
+    schema = pyarrow.schema([(f"z{i}", pyarrow.float32()) for i in range(width)])
+    with getattr(import_optional(module), writer)(path, schema) as file:
+        yield lambda z: file.write_table(pyarrow.table(list(np.ascontiguousarray(z.T)), schema=schema))
 
 
 @contextlib.contextmanager
-def _npy(path: Path, width: int) -> Iterator[_Write]:
-    rows = 0
-
-    def write_header() -> None:
+def _write_npy(path: Path, width: int) -> Iterator[_Append]:
+    def write_header(rows: int) -> int:
         header = {"descr": "<f4", "fortran_order": False, "shape": (rows, width)}
-        np.lib.format.write_array_header_1_0(handle, header)
+        np.lib.format.write_array_header_1_0(file, header)
+        return file.tell()
 
-    def write(z: np.ndarray) -> None:
-        nonlocal rows
-        handle.write(np.ascontiguousarray(z, "<f4").data)
-        rows += len(z)
-
-    with path.open("wb") as handle:
-        write_header()
-        yield write
-        handle.seek(0)  # NumPy pads the header, so the final number of rows fits
-        write_header()
+    with path.open("wb") as file:
+        start = write_header(0)
+        yield lambda z: file.write(np.ascontiguousarray(z, "<f4").data)
+        rows = (file.tell() - start) // (4 * width)
+        file.seek(0)  # NumPy pads the header, so the final number of rows fits
+        write_header(rows)
 
 
 @contextlib.contextmanager
-def _npz(path: Path, width: int) -> Iterator[_Write]:
-    # The header needs the number of rows, and a zip entry cannot be rewritten: write an npy file first.
-    array = path.with_name(f"{path.name}.npy")
+def _write_npz(path: Path, width: int) -> Iterator[_Append]:
+    array = path.with_name(f"{path.name}.npy")  # an entry of an archive cannot get its number of rows last
     try:
-        with _npy(array, width) as write:
-            yield write
-        with zipfile.ZipFile(path, "w") as archive, array.open("rb") as handle:
+        with _write_npy(array, width) as append:
+            yield append
+        with zipfile.ZipFile(path, "w") as archive, array.open("rb") as file:
             with archive.open(zipfile.ZipInfo("z.npy"), "w", force_zip64=True) as entry:
-                shutil.copyfileobj(handle, entry)
+                shutil.copyfileobj(file, entry)
     finally:
         array.unlink(missing_ok=True)
 
 
-_OUTPUTS = {".csv": _csv, ".parquet": _parquet, ".npz": _npz, ".npy": _npy}
+_WRITERS = {
+    ".csv": functools.partial(_write_table, "pyarrow.csv", "CSVWriter"),
+    ".parquet": functools.partial(_write_table, "pyarrow.parquet", "ParquetWriter"),
+    ".npz": _write_npz,
+    ".npy": _write_npy,
+}

@@ -28,33 +28,17 @@ _WORK = 1 << 24  # multiply-adds of one block of rows: memory is independent of 
 
 @dataclasses.dataclass(frozen=True)
 class Header:
-    """Description of an exported encoder.
+    """Description of an exported encoder. Facts about the sweep are None if the encoder is not from one."""
 
-    Attributes:
-      layers: Kind, number of arrays and shape of each layer, in order.
-      input_shape: Shape of one raw row, in float32.
-      width: Width of z, in float32.
-      parameters: Number of parameters, scaling included.
-      bytes: Size of the parameters.
-      multiply_adds: Multiply-adds per row, scaling excluded.
-      names: Names of the features; None if unknown.
-      columns: JSON description of the table columns that make a row of x; None if x is not from a table.
-      data: Name of the data set.
-      objective: Name of the privacy objective.
-      privacy_weight: Weight of the privacy loss, or one weight per private variable.
-      member: Number of the member in its sweep.
-      seed: Seed of the member.
-    """
-
-    layers: tuple[tuple[str, int, tuple[int, ...]], ...]
-    input_shape: tuple[int, ...]
-    width: int
-    parameters: int
-    bytes: int
-    multiply_adds: int
-    names: tuple[str, ...] | None = None
-    columns: tuple[dict[str, Any], ...] | None = None
-    data: str | None = None
+    layers: tuple[tuple[str, int, tuple[int, ...]], ...]  # kind, number of arrays and shape of each layer
+    input_shape: tuple[int, ...]  # of one raw row, in float32
+    width: int  # of z, in float32
+    parameters: int  # scaling included
+    bytes: int  # of the parameters
+    multiply_adds: int  # per row, scaling excluded
+    names: tuple[str, ...] | None = None  # of the features
+    columns: tuple[dict[str, Any], ...] | None = None  # JSON form of the table columns that make x
+    data: str | None = None  # name of the data set
     objective: str | None = None
     privacy_weight: float | dict[str, float] | None = None
     member: int | None = None
@@ -113,20 +97,16 @@ def load(path):
         if any(array.dtype != np.float32 for array in parameters):
             raise ValueError("its parameters are not all float32")
         # Zero rows show whether each layer fits the previous one.
-        z = run_layers(header.layers, parameters, np.zeros((0, *header.input_shape), np.float32))
+        z = _run_layers(header.layers, parameters, np.zeros((0, *header.input_shape), np.float32))
         if z.shape != (0, header.width):
             raise ValueError(f"its layers return rows of shape {z.shape[1:]}")
     except Exception as error:  # a forged file may raise any error
         raise ValueError(f"{path} is not a valid encoder ({error}): export it again.") from None
-    return FileEncoder(header, lambda x: run_layers(header.layers, parameters, x))
+    return FileEncoder(header, lambda x: _run_layers(header.layers, parameters, x))
 
 
-def run_layers(layers, parameters, x):
-    """Apply layers to rows, each with its own parameters."""
-    parameters = list(parameters)
+def _run_layers(layers, parameters, x):
     for kind, number, shape in layers:
-        if kind not in LAYERS or number > len(parameters):
-            raise ValueError(f"layer {kind!r} is unknown or lacks parameters")
         if kind == "reshape" and math.prod(shape) != math.prod(x.shape[1:]):
             raise ValueError(f"rows of shape {x.shape[1:]} cannot be reshaped to {shape}")
         own, parameters = parameters[:number], parameters[number:]

@@ -132,6 +132,6 @@ def test_errors_name_the_argument_and_the_remedy(swept, exported, tmp_path):
     results = swept.run.to_dict()
     results["config"]["networks"]["kind"] = "own"
     write_json(tmp_path / "run" / "results.json", results)
-    with pytest.raises(ValueError, match="networks of your own, whose layers are unknown"):
+    with pytest.raises(ValueError, match="networks are your own, so their layers are unknown"):
         export(tmp_path / "run", 0, to=tmp_path / "encoder.npz")
     assert not (tmp_path / "encoder.npz").exists()

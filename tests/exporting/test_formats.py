@@ -12,7 +12,7 @@ import pytest
 import privjax
 from privjax.encoder import Encoder, Scaling
 from privjax.exporting import export, load_file, runner
-from privjax.exporting.formats import PLATFORMS, seal, unseal
+from privjax.exporting.device import PLATFORMS, seal, unseal
 from privjax.networks import Networks
 from privjax.release import ReleaseMechanism
 
@@ -124,8 +124,8 @@ def test_hostile_layers_are_refused(exported, tmp_path):
     last = f"{len(arrays) - 1:03d}"
     refused("belong to no layer", {"999": np.zeros(3, np.float32)})
     refused("not all float32", {last: arrays[last].astype(np.float64)})
-    refused("'eval' is unknown", layers=[["scale", 2, []], ["eval", 0, []]])
-    refused("lacks parameters", layers=[*header["layers"], ["dense", 2, []]])
+    refused("'eval'", layers=[["scale", 2, []], ["eval", 0, []]])
+    refused("missing 2", layers=[*header["layers"], ["dense", 2, []]])
     refused("not a valid encoder", layers=None)
     refused("not a valid encoder", layers=[["dense", 10**9]])
     refused("return rows of shape", width=header["width"] + 1)
@@ -180,7 +180,7 @@ def test_plain_onnxruntime_reads_the_onnx_file(files, encoder, rows):
         np.testing.assert_allclose(session.run(["z"], {"x": rows[:n]})[0], z[:n], atol=1e-5 * np.abs(z).max())
 
 
-# The recipe in the docstring of privjax.exporting.formats.
+# The recipe in the docstring of privjax.exporting.device.
 PLAIN_JAX = """
 import sys, jax, numpy
 from jax import export
