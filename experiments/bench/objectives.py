@@ -2,10 +2,9 @@
 
     make bench            # or: python experiments/bench/objectives.py
 
-Compared: the formulas as printed in the paper ("literal") in JAX under jit, the same in PyTorch, eager
-and compiled, and a roofline made of this machine's own products and exponentials at the same sizes: three
-n x n products of width d and two passes of exp over n x n entries, which is what value and gradient
-need when nothing is exploited or kept. Needs a quiet machine.
+The contenders are the formulas as the paper prints them ("literal") in JAX under jit, and the same in PyTorch,
+eager and compiled. The roofline is three n x n products of width d and two passes of exp over n x n entries, at
+the same sizes on the same machine. It needs a quiet machine.
 """
 
 import os

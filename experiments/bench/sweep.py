@@ -1,12 +1,12 @@
-"""Cost of a sweep: sixteen members at once against the same sixteen one after another in PyTorch.
+"""Cost of a sweep: sixteen members at once, against the same sixteen one after another in PyTorch.
 
     python experiments/bench/sweep.py               # needs torch and a quiet machine
     python experiments/bench/sweep.py --no-torch
 
-The HAR configuration (8239 training rows x 561, funnel 50, public 500, batch 500, MMD over 30 users) on
-random numbers of those sizes. Ours is `privjax.sweep` as a user calls it, monitoring and scores included;
-PyTorch runs bare steps. The contenders take turns, and the best of each counts. Then the cost of a
-member-step and the peak memory of a fresh process for 1 to 64 members.
+The configuration is HAR's (8239 training rows x 561, z of 50 columns, batch 500, MMD over 30 users) on random
+numbers. privjax runs `privjax.sweep`, monitoring and scores included; PyTorch runs bare steps. The contenders
+take turns, and the best of each counts. A second table has the cost of a step and the peak memory of a fresh
+process for 1 to 64 members.
 """
 
 import argparse
@@ -26,7 +26,7 @@ STEPS = EPOCHS * (ROWS // BATCH)
 
 
 def har_sized() -> privjax.Dataset:
-    """Random rows of HAR's sizes, in its 80:20 split."""
+    """Return random rows of HAR's sizes, in its 80:20 split."""
     rng = np.random.default_rng(0)
     rows = ROWS + TEST_ROWS
     numbers = np.arange(rows)

@@ -1,4 +1,4 @@
-"""Timing for ratios within one run, the best of several interleaved repeats; peak memory of a call."""
+"""Timing for ratios within one run: the best of several interleaved repeats; peak memory of a call."""
 
 import time
 from collections.abc import Callable
@@ -6,9 +6,9 @@ from pathlib import Path
 
 
 def best_times(functions: dict[str, Callable[[], object]], *, repeats: int = 9) -> dict[str, float]:
-    """Milliseconds of each function, the best of `repeats`, after a first call that may compile.
+    """Return the milliseconds of each function, the best of `repeats`, after a first call that may compile.
 
-    One turn of every function, then the next: a busy moment of the machine then falls on all alike.
+    The functions take turns, so a busy moment of the machine affects all of them.
     """
     for function in functions.values():
         function()
@@ -22,12 +22,12 @@ def best_times(functions: dict[str, Callable[[], object]], *, repeats: int = 9) 
 
 
 def peak_megabytes(function: Callable[[], object]) -> int | None:
-    """The most memory that a call needs above what was there before it; None where that is not told."""
+    """Return the peak memory of a call above the memory before it; None where the system does not report it."""
     peaks = Path("/proc/self/clear_refs")
     if not peaks.exists():
         function()
         return None
-    peaks.write_text("5")  # forget earlier peaks, also that of the process that started this one
+    peaks.write_text("5")  # forget earlier peaks, also of the parent process
     before = _resident("VmRSS")
     function()
     return (_resident("VmHWM") - before) // 1024

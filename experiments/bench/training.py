@@ -1,11 +1,10 @@
-"""Time of one training step: privjax against eager PyTorch and torch.compile, same data, same run.
+"""Time of one training step: privjax against eager PyTorch and torch.compile, on the same data in one run.
 
     python experiments/bench/training.py
 
-The HAR configuration (8239 x 561, funnel 50, public 500, batch 500, MMD over 30 users, dropout
-0.5), on random numbers of those sizes; then SCNN at 32 x 32 against the same with XLA's own
-convolutions and pooling, each of the images W z. Contenders take turns, and the best of each counts, so
-that a busy moment does not decide.
+The configuration is HAR's (8239 x 561, z of 50 columns, batch 500, MMD over 30 users, dropout 0.5) on random
+numbers. SCNN at 32 x 32 is compared with XLA's own convolutions and pooling of every image W z. Contenders take
+turns, and the best of each counts.
 """
 
 import argparse

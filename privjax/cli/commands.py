@@ -1,6 +1,5 @@
 """The sub-commands."""
 
-import enum
 import functools
 import math
 import os
@@ -14,7 +13,7 @@ from privjax.cli import shared
 from privjax.objectives import OBJECTIVES
 
 if TYPE_CHECKING:
-    from privjax import AuditReport, Curve, Networks, SweepRun
+    from privjax import AuditReport, CurvePoint, Networks, SweepRun
     from privjax.datasets import Dataset
 
 app = typer.Typer(
@@ -27,8 +26,6 @@ app = typer.Typer(
 _Missing = Literal["refuse", "drop", "impute"]
 _Scale = Literal["standard", "minmax", "none"]
 _Network = Literal["nn", "cnn", "scnn"]
-_Objective = enum.StrEnum("_Objective", {name: name for name in OBJECTIVES})
-_MMD = _Objective("mmd")
 
 
 def _data(text: str, *names: str, **options: Any) -> Any:
@@ -76,6 +73,12 @@ def root(
     """
     if debug:
         os.environ["PRIVJAX_DEBUG"] = "1"
+
+
+def _check_objective(name: str) -> str:
+    if name not in OBJECTIVES:
+        raise typer.BadParameter(f"{name!r} is not one of {', '.join(OBJECTIVES)}.")
+    return name
 
 
 @_command
@@ -153,7 +156,9 @@ def sweep(
         float, _data("Share of the other rows that choose the operating point.", min=0.0, max=1.0)
     ] = 0.1,
     scale: Annotated[_Scale, _data("How the encoder scales its input.")] = "standard",
-    objective: Annotated[_Objective, _training("The privacy objective.")] = _MMD,
+    objective: Annotated[
+        str, _training(f"The privacy objective: {', '.join(OBJECTIVES)}.", callback=_check_objective)
+    ] = "mmd",
     weights: Annotated[
         str | None,
         _training("0,1,2^4 or 2^-4:2^4:9 (nine from 2^-4 to 2^4).", show_default="0 and the paper's range"),
@@ -193,9 +198,7 @@ def sweep(
         "allow_private_features": private_features or None,
         "test": test,
     }
-    privacy_weights = (
-        OBJECTIVES[objective.value].weights if weights is None else shared.parse_weights(weights)
-    )
+    privacy_weights = OBJECTIVES[objective].weights if weights is None else shared.parse_weights(weights)
     widths = [] if width is None else shared.parse_numbers(width, "--width", least=1)
     shape = () if image is None else shared.parse_image(image)
 
@@ -204,11 +207,11 @@ def sweep(
     load = _loader(data, {k: v for k, v in table.items() if v is not None}, validation)
     networks = None
     if network != "nn" or widths:
-        networks = _networks(load(seed), objective.value, network, widths, shape)
+        networks = _networks(load(seed), objective, network, widths, shape)
     with shared.resumable():
         result = privjax.sweep(
             load,
-            objective=objective.value,
+            objective=objective,
             privacy_weights=list(privacy_weights),
             seeds=range(seed, seed + seeds),
             networks=networks,
@@ -350,7 +353,7 @@ def audit(
         print(f"privjax export {shared.quoted(workdir)} --member {point.member} --to encoder.npz")
 
 
-def _operating_point(workdir: Path) -> "Curve.Point | None":
+def _operating_point(workdir: Path) -> "CurvePoint | None":
     """Return the point chosen on validation rows, or None where there is no choice."""
     import privjax
 
