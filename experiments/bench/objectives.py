@@ -2,9 +2,9 @@
 
     make bench            # or: python experiments/bench/objectives.py
 
-The contenders are the formulas as the paper prints them ("literal") in JAX under jit, and the same in PyTorch,
-eager and compiled. The roofline is three n x n products of width d and two passes of exp over n x n entries, at
-the same sizes on the same machine. It needs a quiet machine.
+The contenders are the formulas as the paper prints them ("literal") in JAX under jit, and the same in
+PyTorch, eager and compiled. The roofline is three n x n products of width d and two passes of exp over n x n
+entries, at the same sizes on the same machine. It needs a quiet machine.
 """
 
 import os

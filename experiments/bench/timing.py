@@ -22,7 +22,7 @@ def best_times(functions: dict[str, Callable[[], object]], *, repeats: int = 9) 
 
 
 def peak_megabytes(function: Callable[[], object]) -> int | None:
-    """Return the peak memory of a call above the memory before it; None where the system does not report it."""
+    """Return the peak memory of a call above the memory before it; None where it is not reported."""
     peaks = Path("/proc/self/clear_refs")
     if not peaks.exists():
         function()

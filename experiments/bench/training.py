@@ -3,8 +3,8 @@
     python experiments/bench/training.py
 
 The configuration is HAR's (8239 x 561, z of 50 columns, batch 500, MMD over 30 users, dropout 0.5) on random
-numbers. SCNN at 32 x 32 is compared with XLA's own convolutions and pooling of every image W z. Contenders take
-turns, and the best of each counts.
+numbers. SCNN at 32 x 32 is compared with XLA's own convolutions and pooling of every image W z. Contenders
+take turns, and the best of each counts.
 """
 
 import argparse

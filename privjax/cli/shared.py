@@ -156,7 +156,7 @@ def _complain(text: str) -> None:
 
 
 def sentence(error: Exception) -> str:
-    """Return one line that says what went wrong and what to do."""
+    """Return the error and its remedy in one line."""
     text = " ".join(str(error).split())
     if not isinstance(error, _USER_ERRORS):
         return f"unexpected {type(error).__name__} ({text}): set PRIVJAX_DEBUG=1 to see where, and report it."
