@@ -1,4 +1,4 @@
-"""Release z instead of x: keep the utility that a service needs, remove the private variable.
+"""Release z instead of x: keep the utility that a service needs, remove the private variable."""
 
 from typing import TYPE_CHECKING, Any
 
