@@ -14,7 +14,7 @@ import numpy as np
 from privjax.datasets.splits import DataError
 from privjax.extras import import_optional
 
-LARGEST = float(np.finfo(np.float32).max)
+_LARGEST = float(np.finfo(np.float32).max)
 _MISSING = ("", "na", "n/a", "nan", "null", "none", "?")
 _NUMBER = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$|^[+-]?(?i:inf|infinity)$"
 _DECIMAL_COMMA = r"^[+-]?\d+,\d+$"
@@ -27,19 +27,12 @@ Place = Callable[[int], str]  # names a row in errors: "people.csv, line 7"
 
 @dataclasses.dataclass(frozen=True)
 class Column:
-    """Encoding of one table column as columns of x.
+    """Encoding of one table column as columns of x."""
 
-    Attributes:
-      name: Name in the table.
-      classes: Classes of a category, one column of x each; None for numbers.
-      boolean: Whether the cells are truth values, encoded as 1 and 0.
-      fill: Value of a missing cell; None where missing cells are refused.
-    """
-
-    name: str
-    classes: tuple[str | int | bool, ...] | None = None
-    boolean: bool = False
-    fill: str | int | float | bool | None = None
+    name: str  # in the table
+    classes: tuple[str | int | bool, ...] | None = None  # one column of x each; None for numbers
+    boolean: bool = False  # whether the cells are truth values, encoded as 1 and 0
+    fill: str | int | float | bool | None = None  # of a missing cell; None refuses missing cells
 
     @property
     def feature_names(self) -> tuple[str, ...]:
@@ -94,15 +87,10 @@ def typed_cells(values: Any, name: str) -> Cells:
     raise DataError(f"column {name!r} is of type {kind}: turn it into text or numbers first.")
 
 
-def parse_cells(words: Cells, column: str, kind: str | None, place: Place, *, padded_names: bool) -> Cells:
-    """Parse the cells of a text file.
+def parse_cells(words: Cells, column: str, kind: str | None, place: Place, *, padded: bool) -> Cells:
+    """Parse the cells of a text file as `"text"`, `"boolean"` or `"number"`; infer the kind for None.
 
-    Args:
-      words: Cells as text.
-      column: Name of the column, for errors.
-      kind: `"text"`, `"boolean"` or `"number"`; None to infer it.
-      place: Names a row in errors.
-      padded_names: Whether whole numbers with leading zeros make names of a column.
+    With `padded`, a column that has whole numbers with leading zeros is text.
     """
     pa, pc = import_optional("pyarrow"), import_optional("pyarrow.compute")
     hint = f"; pass kinds={{{column!r}: 'category'}} if the column holds names" if kind is None else ""
@@ -113,7 +101,7 @@ def parse_cells(words: Cells, column: str, kind: str | None, place: Place, *, pa
             row = int(np.argmax(wrong))
             raise DataError(f"{place(row)}: {words[row].as_py()[:40]!r} in column {column!r} {reason}.")
 
-    if padded_names and pc.any(pc.match_substring_regex(words, _PADDED)).as_py():
+    if padded and pc.any(pc.match_substring_regex(words, _PADDED)).as_py():
         kind = "text"
     cells = _numbers(words) if kind in (None, "number") else None
     if cells is None:  # a cell is missing, or is no number
@@ -148,10 +136,9 @@ def _numbers(words: Cells) -> Cells | None:
 
 
 def _guess_kind(words: Cells) -> str:
-    """Infer the kind of text cells.
+    """Infer the kind of text cells from the first one, unless it is a word and most others are numbers.
 
-    The first cell decides, unless it is a word and most cells are numbers: then the column holds
-    numbers, and the word is refused. Numbers with a decimal comma are no classes either.
+    Then the column holds numbers, and the word is refused. A decimal comma makes no classes either.
     """
     pc = import_optional("pyarrow.compute")
     known = words.drop_null()
@@ -176,16 +163,12 @@ def is_text(cells: Cells) -> bool:
 def agreement(one: Cells, other: Cells) -> int | None:
     """Return the number of rows in which two columns agree, or None when they ever differ.
 
-    Rows in which either is missing do not count. A number agrees with the text of that number.
+    Rows in which either is missing do not count. Cells of other types agree if their texts do.
     """
-    pa, pc = import_optional("pyarrow"), import_optional("pyarrow.compute")
+    pc = import_optional("pyarrow.compute")
     if len(one) > _HEAD and agreement(one[:_HEAD], other[:_HEAD]) is None:
         return None
-    if is_text(one) != is_text(other):
-        one, other = _words(one, plain=True), _words(other, plain=True)
-    elif one.type != other.type:
-        one, other = (cells.cast(pa.float64(), safe=False) for cells in (one, other))
-    same = pc.drop_null(pc.equal(one, other))
+    same = pc.drop_null(pc.equal(_words(one, plain=True), _words(other, plain=True)))
     return len(same) if pc.all(same, min_count=0).as_py() else None
 
 
@@ -215,7 +198,7 @@ def class_codes(cells: Cells, column: Column, place: Place) -> np.ndarray:
         found, classes = (values.cast(pa.float64(), safe=False) for values in (cells, classes))
     codes = np.array(pc.fill_null(pc.index_in(found, value_set=classes), -1))
     unknown = (codes < 0) & ~np.asarray(cells.is_null())
-    _refuse(unknown, cells, column, place, f"none of its {len(classes)} classes")
+    refuse(unknown, cells, column.name, place, f"none of its {len(classes)} classes")
     return codes
 
 
@@ -229,22 +212,23 @@ def encode(cells: Cells, column: Column, place: Place) -> np.ndarray:
         x[codes < 0] = np.nan
         return x
     if is_text(cells):
-        _refuse(~missing, cells, column, place, "where a number is expected")
+        refuse(~missing, cells, column.name, place, "where a number is expected")
         cells = cells.cast(import_optional("pyarrow").float64())
     values = numbers(cells)
     with np.errstate(invalid="ignore"):
         if column.boolean:
             wrong = ~missing & (values != 0) & (values != 1)
-            _refuse(wrong, cells, column, place, "where true or false is expected")
-        wrong = ~missing & ~(np.abs(values) <= LARGEST)
-        _refuse(wrong, cells, column, place, "which is not finite in 32-bit floats")
+            refuse(wrong, cells, column.name, place, "where true or false is expected")
+        wrong = ~missing & ~(np.abs(values) <= _LARGEST)
+        refuse(wrong, cells, column.name, place, "which is not finite in 32-bit floats")
     values = np.where(missing, np.nan if column.fill is None else column.fill, values)
     return values.astype(np.float32)[:, None]
 
 
-def _refuse(wrong: np.ndarray, cells: Cells, column: Column, place: Place, reason: str) -> None:
+def refuse(wrong: np.ndarray, cells: Cells, name: str, place: Place, reason: str) -> None:
+    """Refuse the first wrong cell with its row, column and value."""
     if wrong.any():
         row = int(np.argmax(wrong))
         value = cells[row].as_py()
         shown = repr(value) if isinstance(value, str) else str(value)
-        raise DataError(f"{place(row)}: column {column.name!r} holds {shown}, {reason}.")
+        raise DataError(f"{place(row)}: column {name!r} holds {shown}, {reason}.")

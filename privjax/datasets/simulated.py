@@ -15,25 +15,15 @@ BLOCK = 1 << 16  # rows drawn from one generator; row i is the same at every siz
 
 
 class Truth(NamedTuple):
-    """Bounds that no method can beat, and the waveforms that explain them.
+    """Bounds that no method can beat, and the waveforms that explain them."""
 
-    Attributes:
-      utility_ceiling: Best accuracy on y from x; the bound 1 when there are habits.
-      identity_ceiling: Best accuracy on s from x, when there are no habits.
-      chance: Accuracy on s of a guess.
-      leak: Best accuracy on s of an attacker who knows y.
-      habit_rate: How often a user does the habitual activity.
-      activity_waves: Orthonormal waveforms `[activities, window * 6]`.
-      user_waves: Orthonormal waveforms `[users, window * 6]`, orthogonal to those of the activities.
-    """
-
-    utility_ceiling: float
-    identity_ceiling: float
-    chance: float
-    leak: float
-    habit_rate: float
-    activity_waves: np.ndarray
-    user_waves: np.ndarray
+    utility_ceiling: float  # best accuracy on y from x; the bound 1 when there are habits
+    identity_ceiling: float  # best accuracy on s from x, when there are no habits
+    chance: float  # accuracy on s of a guess
+    leak: float  # best accuracy on s of an attacker who knows y
+    habit_rate: float  # how often a user does the habitual activity
+    activity_waves: np.ndarray  # orthonormal waveforms `[activities, window * 6]`
+    user_waves: np.ndarray  # likewise `[users, window * 6]`, orthogonal to those of the activities
 
     def best_utility(self, attacker: float) -> float:
         """Return the best utility of a release on which every attacker has at most some accuracy.
@@ -50,8 +40,7 @@ class Truth(NamedTuple):
     def best_release(self, x: np.ndarray) -> np.ndarray:
         """Return the linear release that is optimal without habits: one number per activity.
 
-        It keeps all information on y, and is independent of s. (A projection of the user waveforms
-        out of x would leave the users readable in the rounding of the last digit.)
+        It keeps all information on y, and is independent of s.
         """
         return x @ self.activity_waves.T.astype(x.dtype)
 
@@ -122,9 +111,9 @@ def simulated_blocks(
     Args:
       rows: Number of rows.
       seed: Seed of waveforms, labels and noise.
-      activity_signal: See `simulated_truth`.
-      user_signal: See `simulated_truth`.
-      habit: See `simulated_truth`.
+      activity_signal: Amplitude of the activity.
+      user_signal: Amplitude of the user.
+      habit: Share of the time a user does only the habitual activity.
       **options: `users`, `activities` and `window` of `simulated_truth`.
 
     Example:
@@ -161,20 +150,19 @@ def orthogonal_accuracy(count: int, amplitude: float) -> float:
 
 def _waves(seed: int, users: int, activities: int, window: int) -> tuple[np.ndarray, np.ndarray]:
     """Return slow waveforms for activities and fast ones for users, of different whole frequencies."""
-    frequencies = window // 2 - 1
     per_frequency = 2 * len(CHANNELS)
-    slow = -(-activities // per_frequency)
+    slow, fast = -(-activities // per_frequency), -(-users // per_frequency)
+    frequencies = window // 2 - 1
     if window % 2 or (frequencies - slow) * per_frequency < users:
-        least = 2 * (slow + -(-users // per_frequency) + 1)
+        least = 2 * (slow + fast + 1)
         raise ValueError(f"window must be even and at least {least} for {users} users, got {window}.")
-    t = np.arange(window) * (2.0 * np.pi / window)
+    angle = np.outer(np.arange(1, frequencies + 1), np.arange(window) * (2.0 * np.pi / window))
     waves = []
-    for low, high, count, purpose in (
-        (1, slow, activities, "activity waves"),
-        (slow + 1, frequencies, users, "user waves"),
+    for part, count, purpose in (
+        (angle[:slow], activities, "activity waves"),
+        (angle[slow:], users, "user waves"),
     ):
-        angle = np.outer(np.arange(low, high + 1), t)
-        atoms = np.concatenate([np.cos(angle), np.sin(angle)]) * math.sqrt(2.0 / window)
+        atoms = np.concatenate([np.cos(part), np.sin(part)]) * math.sqrt(2.0 / window)
         # [atoms, window] x [channels, channels] -> orthonormal rows over (frame, channel).
         basis = np.kron(atoms, np.eye(len(CHANNELS)))
         mix = generator(seed, purpose).standard_normal((len(basis), count))

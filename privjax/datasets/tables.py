@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from privjax.datasets.columns import (
-    LARGEST,
     Cells,
     Column,
     Place,
@@ -19,10 +18,11 @@ from privjax.datasets.columns import (
     encode,
     is_text,
     numbers,
+    refuse,
 )
-from privjax.datasets.dataset import Dataset, LoadSpec, Origin, check_resolution
-from privjax.datasets.splits import DataError, per_label_split
-from privjax.datasets.stream import Source, open_source
+from privjax.datasets.dataset import Dataset, LoadSpec, Origin, check_resolution, split_by_class
+from privjax.datasets.splits import DataError
+from privjax.datasets.stream import ALL, Source, open_source
 from privjax.extras import import_optional
 
 _EXACT = 1 << 53  # above, float64 merges neighbouring whole numbers
@@ -31,27 +31,16 @@ _MOST_CATEGORIES = 1000  # of one feature: each is a column of x
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Table:
-    """Encoded rows of a table; `split` makes data sets of them without reading the file again.
+    """Encoded rows of a table; `split` makes data sets of them without reading the file again."""
 
-    Attributes:
-      x: Rows, float32 `[n, d]`; NaN where a cell is missing and to be imputed.
-      y: Utility label.
-      s: Private label.
-      y_names: Utility classes; empty for a continuous utility.
-      s_names: Private classes, or combinations of those of several columns; empty if continuous.
-      columns: Encoding of the columns of x.
-      origin: Provenance.
-      missing: Treatment of missing cells.
-    """
-
-    x: np.ndarray
+    x: np.ndarray  # float32 `[n, d]`; NaN where a cell is missing and to be imputed
     y: np.ndarray
     s: np.ndarray
-    y_names: tuple[str, ...]
-    s_names: tuple[str, ...]
+    y_names: tuple[str, ...]  # empty for a continuous utility
+    s_names: tuple[str, ...]  # of combinations, where several columns are private
     columns: tuple[Column, ...]
     origin: Origin
-    missing: str
+    missing: str  # "refuse", "drop" or "impute"
 
     def split(self, seed: int = 0, *, test: float = 0.2, validation: float = 0.1) -> Dataset:
         """Split the rows, with the same share of every private class in every part.
@@ -65,13 +54,13 @@ class Table:
           The data set. Missing features are filled with the mean of its training rows; those of a
           category with the most frequent class.
         """
-        strata = self.s if self.s_names else np.zeros(len(self.s))
-        split = per_label_split(strata, seed=seed, test=test, validation=validation)
+        shares = {"test": test, "validation": validation}
+        split, protocol = split_by_class(self.s, self.s_names, seed=seed, **shares)
         x, columns, spec = self.x, self.columns, self.origin.load_spec
         if self.missing == "impute":
             x, columns = _impute(x, columns, split.train)
         if spec is not None:
-            spec = LoadSpec(spec.function, {**spec.arguments, "test": test, "validation": validation}, seed)
+            spec = LoadSpec(spec.function, {**spec.arguments, **shares}, seed)
         return Dataset(
             x=x,
             y=self.y,
@@ -80,7 +69,7 @@ class Table:
             s_names=self.s_names,
             feature_names=tuple(name for column in columns for name in column.feature_names),
             split=split,
-            origin=dataclasses.replace(self.origin, seed=seed, load_spec=spec),
+            origin=dataclasses.replace(self.origin, protocol=protocol, seed=seed, load_spec=spec),
             columns=columns,
         )
 
@@ -149,7 +138,9 @@ def read_table(
     s, s_names = _encode_label([columns[name] for name in privates], cells, place)
     if len(x) < 3:
         raise DataError(f"{table.label} leaves {len(x)} rows: too few to split.")
+    is_file = isinstance(source, (str, os.PathLike))  # rows in memory cannot be loaded again
     arguments = {
+        "source": str(Path(source).expanduser().resolve()) if is_file else None,
         "utility": utility,
         "private": list(privates),
         "features": None if features is None else list(chosen),
@@ -160,12 +151,11 @@ def read_table(
     }
     origin = Origin(
         name="own",
-        protocol="per_private_class" if s_names else "random",
         utility=utility,
         private=privates,
         source=table.label,
         rows_dropped=dropped,
-        load_spec=_load_spec(source, arguments),
+        load_spec=LoadSpec("from_table", arguments) if is_file else None,
     )
     return Table(x, y, s, y_names, s_names, tuple(columns[name] for name in chosen), origin, missing)
 
@@ -201,13 +191,6 @@ def _expand(table: Source, given: Any) -> tuple[str, ...]:
         entries = [] if str(name) in known else [c for c in table.names if c.startswith(f"{name}[")]
         found.extend(entries or [str(name)])  # the columns of a DataFrame may be numbers
     return tuple(found)
-
-
-def _load_spec(source: Any, arguments: dict[str, Any]) -> LoadSpec | None:
-    if not isinstance(source, (str, os.PathLike)):
-        return None  # rows in memory cannot be loaded again
-    path = str(Path(source).expanduser().resolve())
-    return LoadSpec("from_table", {"source": path, **arguments})
 
 
 def _choose(
@@ -252,35 +235,28 @@ def _read(
     names = list(dict.fromkeys((*labels, *features)))
     texts = {name: "text" for name, kind in kinds.items() if kind == "category"}
     unasked = [name for name in labels if name not in kinds]
-    blocks = [cells for _, cells in table.blocks(names, kinds=texts, padded_names=unasked)]
-    if not blocks or not len(blocks[0][names[0]]):
+    _, cells = next(table.blocks(names, ALL, kinds=texts, padded=unasked), (None, {}))
+    total = len(next(iter(cells.values()), ()))
+    if not total:
         raise DataError(f"{table.label} has no rows.")
-    pa = import_optional("pyarrow")
-    cells = {name: pa.concat_arrays([block[name] for block in blocks]) for name in names}
-    total = len(cells[names[0]])
     holes = {name: np.asarray(found.is_null()) for name, found in cells.items() if found.null_count}
+    refused = {name: hole for name, hole in holes.items() if missing == "refuse" or name in labels}
+    if missing != "drop" and refused:
+        listed = [
+            f"{n!r}: {hole.sum()}, first at {table.place(int(hole.argmax()))}" for n, hole in refused.items()
+        ]
+        advice = "" if set(labels) & set(refused) else " or missing='impute'"
+        raise DataError(
+            f"{table.label} has missing values ({'; '.join(listed)}): pass missing='drop'{advice}."
+        )
     if missing != "drop":
-        _refuse_missing(table, labels, holes, missing)
         return cells, np.arange(total), 0
     kept = ~np.any([*holes.values(), np.zeros(total, bool)], axis=0)
     if not kept.any():
         worst = max(holes, key=lambda name: holes[name].sum())
         raise DataError(f"{table.label}: every row has a missing value, most often {worst!r}: leave it out.")
-    cells = {name: found.filter(pa.array(kept)) for name, found in cells.items()}
+    cells = {name: found.filter(kept) for name, found in cells.items()}
     return cells, np.flatnonzero(kept), total - int(kept.sum())
-
-
-def _refuse_missing(
-    table: Source, labels: Sequence[str], holes: Mapping[str, np.ndarray], missing: str
-) -> None:
-    refused = {name: hole for name, hole in holes.items() if missing == "refuse" or name in labels}
-    if refused:
-        listed = "; ".join(
-            f"{name!r}: {hole.sum()}, first at {table.place(int(np.argmax(hole)))}"
-            for name, hole in refused.items()
-        )
-        advice = "" if set(labels) & set(refused) else " or missing='impute'"
-        raise DataError(f"{table.label} has missing values ({listed}): pass missing='drop'{advice}.")
 
 
 def _refuse_copies(
@@ -307,29 +283,21 @@ def _learn_column(
         if asked == "continuous":
             raise DataError(f"kinds: column {name!r} holds text and cannot be continuous.")
         return Column(name, _classes(label, name, known, is_label))
-    values, boolean = numbers(cells), str(cells.type) == "bool"
-    _refuse_number(np.abs(values) > LARGEST, name, place, "is not finite in 32-bit floats")
-    known_values = values[~np.isnan(values)]
+    values = numbers(known)
     # A whole number is a class in a label, also where missing cells made it a float.
-    whole = bool((known_values == np.round(known_values)).all())
+    whole = bool((values == np.round(values)).all())
     if asked == "continuous" or asked is None and not (is_label and whole):
+        boolean = str(cells.type) == "bool"
         if not boolean:
-            low, high = known_values.min(keepdims=True), known_values.max(keepdims=True)
-            check_resolution(label, [name], low, high)
+            check_resolution(label, [name], values.min(keepdims=True), values.max(keepdims=True))
         return Column(name, boolean=boolean)
     if not whole:
         raise DataError(f"kinds: column {name!r} holds fractions and cannot be a category.")
     if str(cells.type) == "double":
-        hint = f"make it text, or pass kinds={{{name!r}: 'category'}} with a CSV"
-        too_long = np.abs(values) > _EXACT
-        _refuse_number(too_long, name, place, f"holds whole numbers too long to be distinct: {hint}")
+        reason = f"too long to be distinct: make it text, or pass kinds={{{name!r}: 'category'}} with a CSV"
+        refuse(np.abs(numbers(cells)) > _EXACT, cells, name, place, reason)
         known = known.cast(import_optional("pyarrow").int64())
     return Column(name, _classes(label, name, known, is_label))
-
-
-def _refuse_number(wrong: np.ndarray, name: str, place: Place, reason: str) -> None:
-    if wrong.any():
-        raise DataError(f"{place(int(np.argmax(wrong)))}: column {name!r} {reason}.")
 
 
 def _classes(label: str, name: str, known: Cells, is_label: bool) -> tuple[Any, ...]:

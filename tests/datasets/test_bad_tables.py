@@ -26,7 +26,10 @@ BAD = {
     "an underscore": (GOOD + "1,1_0,u,0\n", "line 14: '1_0' in column 'b' is not a number"),
     "a hexadecimal number": (GOOD + "1,0x10,u,0\n", "line 14: '0x10' in column 'b' is not a number"),
     "infinity": (GOOD + "inf,1,u,0\n", r"line 14: 'inf' in column 'a' is not finite"),
-    "too large": (GOOD + "1e39,1,u,0\n", r"line 14: column 'a' is not finite in 32-bit floats"),
+    "too large": (
+        GOOD + "1e39,1,u,0\n",
+        r"line 14: column 'a' holds 1e\+39, which is not finite in 32-bit floats",
+    ),
     "too few": (GOOD + "1,2,u\n", r"own\.csv, line 14: 3 columns where 4 are expected"),
     "too many": (GOOD + "1,2,u,0,9\n", r"own\.csv, line 14: 5 columns where 4 are expected"),
     "after blank lines": ("\n\n" + GOOD + "1,2,u\n", r"own\.csv, line 16: 3 columns"),
@@ -145,7 +148,10 @@ def frame(**columns):
         ([np.arange(2)] * 30, r"column 'b' is of type list<"),
         (["a", 1] * 15, "column 'b' mixes types .*: make it one type first"),
         ([1 + 2j] * 30, "column 'b' mixes types"),
-        (np.where(np.arange(30) == 7, np.inf, 0.5), "the DataFrame, row 7: column 'b' is not finite"),
+        (
+            np.where(np.arange(30) == 7, np.inf, 0.5),
+            "the DataFrame, row 7: column 'b' holds inf, which is not finite",
+        ),
     ],
 )
 def test_unsuitable_types_are_refused(column, message):
@@ -177,10 +183,12 @@ def test_damaged_npz(tmp_path):
         ({"names": np.array([object()] * 30, dtype=object)}, "names holds Python objects, which are refused"),
         ({"y": np.float64(3.0)}, "y is a single number"),
         ({"x": np.asfortranarray(arrays()["x"])}, "x is stored column by column"),
-        ({"none": np.zeros((30, 0))}, r"none of shape \(30, 0\) has no columns"),
         ({"x[0]": np.zeros(30)}, r"two columns are named 'x\[0\]'"),
         ({"when": np.zeros(30, "datetime64[s]")}, "column 'when' is of type timestamp"),
-        ({"x": np.where(np.arange(120) == 30, np.inf, 0.5).reshape(30, 4)}, r"row 7: column 'x\[2\]' is not"),
+        (
+            {"x": np.where(np.arange(120) == 30, np.inf, 0.5).reshape(30, 4)},
+            r"row 7: column 'x\[2\]' holds inf",
+        ),
     ],
 )
 def test_unsuitable_arrays(tmp_path, changed, message):
