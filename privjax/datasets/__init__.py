@@ -2,7 +2,7 @@
 
 from privjax.datasets.columns import Column
 from privjax.datasets.dataset import Dataset, LoadSpec, Origin, Part, SourceFile, Split
-from privjax.datasets.registry import Description, describe, load, load_again, names, reload
+from privjax.datasets.registry import Description, describe, load, names, reload
 from privjax.datasets.simulated import simulated_blocks, simulated_truth
 from privjax.datasets.splits import (
     DataError,
@@ -28,7 +28,6 @@ __all__ = [
     "from_table",
     "grouped_split",
     "load",
-    "load_again",
     "names",
     "per_label_split",
     "read_table",

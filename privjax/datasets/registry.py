@@ -2,7 +2,6 @@
 
 import dataclasses
 import os
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -136,11 +135,6 @@ def reload(spec: LoadSpec, *, seed: int | None = None) -> Dataset:
     if spec.function not in functions:
         raise ValueError(f"load_spec: function must be one of {', '.join(functions)}, got {spec.function!r}.")
     return functions[spec.function](**spec.arguments, seed=spec.seed if seed is None else seed)
-
-
-def load_again(again: Mapping[str, Any], *, seed: int | None = None) -> Dataset:
-    """Load from a spec given as a dict; `reload` takes its place."""
-    return reload(LoadSpec(**again), seed=seed)
 
 
 def _data_dir(given: str | os.PathLike | None) -> Path:

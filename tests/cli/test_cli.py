@@ -197,7 +197,7 @@ WRONG = [
     (*SWEEP, "--validation", "-1"),
     (*SWEEP, "--seeds", "0"),
     (*SWEEP, "--utility", "parity"),
-    (*SWEEP, "--private", "digit"),
+    (*SWEEP, "--private", "parity"),
     ("sweep", "--data", "diabetes", "--out", "run", "--private", "sex", "--private", "age"),
     (*SWEEP, "--network", "scnn", "--image", "8x8"),
     (*SWEEP, "--network", "scnn", "--image", "9x8x1"),
