@@ -3,7 +3,8 @@
 from typing import TYPE_CHECKING, Any
 
 from privjax import baselines, datasets
-from privjax.auditing import AuditReport, Curve, audit, audit_sweep, pareto
+from privjax.auditing import AuditReport, audit, audit_sweep
+from privjax.curves import Curve, pareto
 from privjax.datasets import Dataset
 from privjax.encoder import Encoder
 from privjax.exporting import export, release_file

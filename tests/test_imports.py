@@ -34,7 +34,8 @@ ROOMS = {
     },
     "auditing": {"files", "progress", "typed_json", "independence", "networks", "datasets", "sweeping"},
     "exporting": {"extras", "files", "progress", "datasets", "encoder", "networks", "sweeping"},
-    "reporting": {"extras", "files", "auditing", "exporting", "sweeping"},
+    "curves": {"auditing", "sweeping"},
+    "reporting": {"extras", "files", "auditing", "curves", "exporting", "sweeping"},
     "estimator": {"files", "encoder", "exporting", "networks", "objectives", "training"},
 }
 NO_JAX = ("datasets", "auditing")
@@ -47,6 +48,7 @@ HEAVY = (
     "ml_collections",
     "onnx",
     "onnxruntime",
+    "jinja2",
     "plotly",
     "typer",
 )

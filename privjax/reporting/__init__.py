@@ -1,5 +1,5 @@
-"""One page about a sweep: curve, audits, encoders; `privjax.report` is the function of that name."""
+"""Report of a sweep: one page with its trade-off curve, audits and encoders."""
 
-from privjax.reporting.write import report
+from privjax.reporting.page import report
 
 __all__ = ["report"]

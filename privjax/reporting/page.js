@@ -1,127 +1,53 @@
 "use strict";
-// Shows the operating point that is picked by the slider, by a click on the curve or in the address.
+// Shows the member that is selected with the slider, by a click on the curve or in the address.
 
 const content = JSON.parse(document.getElementById("content").textContent);
 const byId = (id) => document.getElementById(id);
-let attribute = content.attributes[0] ?? null;
-let member = content.members[content.start];
+const config = { displayModeBar: false, responsive: true };
+const curve = byId("curve");
+let attribute = 0;
+let member = content.start;
 
-function options(select, entries, selected) {
-  select.replaceChildren(
-    ...entries.map(([value, text]) => new Option(text, value, false, value === selected)),
-  );
-}
-
-function pick(point) {
-  member = content.members[point];
+function select(number) {
+  member = Number(number);
   try {
-    history.replaceState(null, "", `#point-${point}`);
+    history.replaceState(null, "", `#member-${member}`);
   } catch {
-    // A frame without an address of its own: nothing to note it in.
+    // A frame without an address.
   }
   show();
 }
 
 function show() {
-  const weight = content.weights[member.weight];
-  const audit = attribute && member.audit ? member.audit[attribute.name] : null;
-  const slider = byId("weight");
-  slider.value = member.weight;
-  slider.setAttribute("aria-valuetext", `weight ${weight.label}`);
-  byId("weight-shown").value = weight.label;
-  byId("seed-row").hidden = weight.points.length < 2;
-  options(
-    byId("seed"),
-    weight.points.map((point) => [point, content.members[point].seed]),
-    member.point,
-  );
-  showSelection(weight, audit);
-  showChosen();
-  const words = content.command.join(member.point).split(" "); // a line ends between words, not at a hyphen
-  byId("command").replaceChildren(...words.flatMap((word, i) => [i ? " " : "", make("span", {}, word)]));
-  byId("audit").replaceChildren(...auditTable(audit, attribute, content.utility.name, member.notes));
-  showTraining();
-  if (byId("curve")) drawCurve(byId("curve"), content, attribute, member);
-  for (const row of document.querySelectorAll("tr[data-point]")) {
-    row.classList.toggle("now", row.dataset.point === String(member.point));
+  const place = content.weights.findIndex((weight) => weight.members.includes(member));
+  const { label, members } = content.weights[place];
+  byId("detail").replaceChildren(byId(`detail-${member}-${attribute}`).content.cloneNode(true));
+  byId("selection").textContent = byId("detail").firstElementChild.getAttribute("aria-label");
+  byId("weight").value = place;
+  byId("weight").setAttribute("aria-valuetext", `weight ${label}`);
+  byId("weight-shown").value = label;
+  byId("seed-row").hidden = members.length < 2;
+  byId("seed").replaceChildren(...members.map((m) => new Option(content.seeds[m], m, false, m === member)));
+  for (const row of document.querySelectorAll("tr[data-member]")) {
+    row.classList.toggle("selected", Number(row.dataset.member) === member);
   }
+  if (curve) drawCurve(members);
+  const charts = content.training[member];
+  byId("training").hidden = !charts;
+  byId("no-training").hidden = Boolean(charts);
+  charts?.forEach((traces, i) => Plotly.react(`training-${i}`, traces, content.trainingLayout, config));
 }
 
-function showSelection(weight, audit) {
-  const strongest = audit?.strongest.value ?? null;
-  const heard =
-    `, utility ${number(member.utility.test)}` + (audit ? `, strongest attacker ${number(strongest)}` : "");
-  byId("selection").replaceChildren(
-    make("b", {}, `Point ${member.point}`),
-    `: weight ${weight.label}, seed ${member.seed}`,
-    make("span", { className: "hidden" }, heard), // seen in the numbers below
-  );
-  const summary = [
-    ["Utility", `test ${content.utility.score}`, number(member.utility.test)],
-    [
-      "Leakage",
-      audit ? `strongest: ${audit.strongest.attacker ?? "none"}` : "not audited",
-      audit ? number(strongest) : "unknown",
-    ],
-  ];
-  const rows = [];
-  if (audit) {
-    const { p_value: p, note } = audit.confidence;
-    rows.push(
-      ["The paper's attackers", "", number(audit.leakage)],
-      [`What ${content.utility.name} alone says`, "", number(audit.label_alone?.[0]?.[0])],
-      [
-        "Blind guess",
-        audit.majority === null ? "the mean" : "the largest class",
-        number(audit.majority ?? audit.chance),
-      ],
-      ["Privacy confidence", p === null ? (note ?? "") : "p-value of independence", number(p)],
-    );
-  }
-  rows.push(
-    ["Utility on validation rows", "", number(member.utility.validation)],
-    [
-      "Live units of z",
-      `effective rank ${member.effective_rank?.toFixed(1) ?? "none"}`,
-      String(member.live_units ?? "none"),
-    ],
-    ["Training", `${member.epochs} epoch${member.epochs === 1 ? "" : "s"}`, member.status],
-  );
-  const entry = ([name, note, value]) =>
-    make("div", {}, make("dt", {}, name, note ? make("small", {}, note) : null), make("dd", {}, value));
-  byId("summary").replaceChildren(...summary.map(entry));
-  byId("numbers").replaceChildren(...rows.map(entry));
-}
-
-function showChosen() {
-  const line = byId("chosen");
-  const chosen = attribute?.chosen ?? null;
-  byId("mark").hidden = chosen === null || content.weights.length < 2;
-  if (chosen !== null)
-    byId("mark").style.setProperty("--at", content.members[chosen].weight / (content.weights.length - 1));
-  if (!attribute) line.textContent = "";
-  else if (chosen === null)
-    line.textContent = "No point is marked as chosen: no audited point has validation rows.";
-  else if (chosen === member.point)
-    line.textContent = "Chosen on validation rows: largest utility minus leakage.";
-  else
-    line.replaceChildren(
-      "Chosen on validation rows: ",
-      make("a", { href: `#point-${chosen}` }, `point ${chosen}`),
-      ".",
-    );
-}
-
-function showTraining() {
-  const box = byId("training");
-  for (const div of box.querySelectorAll(".chart")) Plotly.purge(div);
-  if (!member.history) {
-    box.replaceChildren(make("p", { className: "muted" }, "Its history is not there."));
-    return;
-  }
-  const charts = member.history.charts.map((chart) => [chart, make("div", { className: "chart" })]);
-  box.replaceChildren(...charts.map(([chart, div]) => make("div", {}, make("h3", {}, chart.title), div)));
-  for (const [chart, div] of charts) drawTraining(div, member.history.epochs, chart.lines);
+// The last trace marks the selected member and the other seeds of its weight.
+function drawCurve(members) {
+  const { figure, places } = content.attributes[attribute];
+  const shown = members.filter((number) => number in places);
+  const values = (key) => shown.map((number) => places[number][key]);
+  const either = (selected, other) => shown.map((number) => (number === member ? selected : other));
+  const last = { ...figure.data.at(-1), customdata: shown };
+  Object.assign(last, { x: values("x"), y: values("y"), hovertext: values("text") });
+  last.marker = { ...last.marker, symbol: either("circle-open", "circle"), size: either(20, 6) };
+  Plotly.react(curve, [...figure.data.slice(0, -1), last], figure.layout, config);
 }
 
 async function copy(button) {
@@ -131,59 +57,44 @@ async function copy(button) {
     button.textContent = "Copied";
     setTimeout(() => (button.textContent = "Copy"), 1500);
   } catch {
-    getSelection().selectAllChildren(code); // no clipboard here: ready for the reader's own keys
+    getSelection().selectAllChildren(code); // no clipboard: the reader copies the selection
+  }
+}
+
+// Paper has another width than the screen, and shows closed parts of the page.
+function print(on) {
+  for (const details of document.querySelectorAll("details")) details.open = on;
+  for (const chart of document.querySelectorAll(".js-plotly-plot")) {
+    const [width, height] = chart === curve ? [660, 440] : [210, 210];
+    Plotly.relayout(chart, on ? { width, height } : { width: null, height: null, autosize: true });
   }
 }
 
 function fromAddress() {
-  const point = /^#point-(\d+)$/.exec(location.hash)?.[1];
-  return point !== undefined && point in content.members ? point : null;
+  const number = /^#member-(\d+)$/.exec(location.hash)?.[1];
+  return number in content.seeds ? number : null;
 }
 
-function start() {
-  const picks = () => attribute?.picks ?? content.weights.map((weight) => weight.points[0]);
-  byId("weight").max = content.weights.length - 1;
-  byId("weight").disabled = content.weights.length < 2;
-  byId("weight").addEventListener("input", (event) => pick(picks()[event.target.value]));
-  byId("seed").addEventListener("change", (event) => pick(event.target.value));
-  byId("attribute-row").hidden = content.attributes.length < 2;
-  options(
-    byId("attribute"),
-    content.attributes.map((one, i) => [i, one.label]),
-    0,
-  );
-  byId("attribute").addEventListener("change", (event) => {
-    attribute = content.attributes[event.target.value];
-    show();
-  });
-  document.addEventListener("click", (event) => {
-    const button = event.target.closest(".command button");
-    if (button) copy(button);
-  });
-  addEventListener("hashchange", () => {
-    if (fromAddress() === null) return;
-    pick(fromAddress());
-    byId("operating").scrollIntoView({ block: "center" });
-  });
-  member = content.members[fromAddress() ?? content.start];
+byId("controls").hidden = false;
+byId("weight").addEventListener("input", (event) => {
+  select(content.attributes[attribute].picks[event.target.value]);
+});
+byId("seed").addEventListener("change", (event) => select(event.target.value));
+byId("attribute").addEventListener("change", (event) => {
+  attribute = Number(event.target.value);
   show();
-  byId("curve")?.on("plotly_click", (event) => {
-    const point = event.points.find((clicked) => clicked.customdata !== undefined)?.customdata;
-    if (point !== undefined) pick(point);
-  });
-  // The charts take the colours and the width of the screen or of the paper.
-  const printing = (on) => {
-    document.documentElement.classList.toggle("printing", on);
-    for (const details of document.querySelectorAll(on ? "details:not([open])" : "details.for-print")) {
-      details.open = on;
-      details.classList.toggle("for-print", on);
-    }
-    show();
-  };
-  addEventListener("beforeprint", () => printing(true));
-  addEventListener("afterprint", () => printing(false));
-  matchMedia("print").addEventListener("change", (event) => printing(event.matches));
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", show);
-}
-
-start();
+});
+addEventListener("click", (event) => event.target.matches(".command button") && copy(event.target));
+addEventListener("hashchange", () => {
+  if (fromAddress() === null) return;
+  select(fromAddress());
+  byId("controls").scrollIntoView({ block: "center" });
+});
+addEventListener("beforeprint", () => print(true));
+addEventListener("afterprint", () => print(false));
+member = Number(fromAddress() ?? member);
+show();
+curve?.on("plotly_click", ({ points }) => {
+  const clicked = points.find((point) => point.customdata !== undefined);
+  if (clicked) select(clicked.customdata);
+});

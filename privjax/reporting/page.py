@@ -1,184 +1,230 @@
-"""The HTML page: what is fixed is written here, what depends on the point that is picked by its scripts."""
+"""The files of a report: a page, a Markdown table and a PNG."""
 
 import base64
-import html
 import json
+import math
+import os
 import re
-from collections.abc import Iterable, Sequence
+import shlex
+from functools import partial
 from importlib import resources
+from pathlib import Path
 from typing import Any
 
-from privjax.reporting.facts import count, run_facts, size_words, what_was_released
+from privjax.auditing import Attack, load_reports
+from privjax.curves import format_weight
+from privjax.exporting import describe
+from privjax.extras import import_optional
+from privjax.files import replacing
+from privjax.reporting import figures
+from privjax.reporting.summary import Summary, baseline_given_y, constant_guess, summarise
+from privjax.sweeping import load_history, load_results
 
 
-def make_page(content: dict[str, Any], *, picture: bytes, plotly: str) -> str:
-    """One self-contained file.
+def report(workdir: str | os.PathLike, *, to: str | os.PathLike | None = None) -> Path:
+    """Write a report of a sweep: `report.html`, `report.md` and `report.png`.
+
+    The page is one file that needs no network. It shows the trade-off curve and, for the member that its
+    reader selects, the audit, the training and the command that exports the encoder. A sweep can be reported
+    on while it runs and before it is audited. The same results give the same files.
 
     Args:
-      content: of `make_content`.
-      picture: the curve as a PNG, for readers without scripts.
-      plotly: the source of plotly.js.
+      workdir: The sweep's folder.
+      to: The folder to write into. If None, `report` in the sweep's folder.
+
+    Returns:
+      The path of the page.
+
+    Example:
+      >>> import tempfile, privjax
+      >>> with tempfile.TemporaryDirectory() as workdir:
+      ...     _ = privjax.sweep("digits", privacy_weights=[0.0], num_epochs=1, workdir=workdir)
+      ...     print(privjax.report(workdir).name)
+      report.html
     """
-    results = content["results"]
-    name, objective = results["data"]["name"], content["objective"]
-    parts = {
-        "title": _text(f"{name}, {objective}: privjax report"),
-        "heading": _text(name),
-        "lead": _text(what_was_released(content)),
-        "facts": "".join(f"<li>{_text(fact)}</li>" for fact in _headline(content)),
-        "notices": "".join(f'<p class="notice" role="note">{notice}</p>' for notice in _notices(content)),
-        "curve": _curve(content, picture),
-        "size": _text(size_words(content)),
-        "points": _points(content),
-        "run": _run(content),
-        "style": _asset("page.css"),
-        "charts": _asset("charts.js"),
-        "audit": _asset("audit.js"),
-        "script": _asset("page.js"),
-        "plotly": plotly,
-        "content": _script_json({key: value for key, value in content.items() if key != "results"}),
+    for module in ("jinja2", "plotly.offline", "matplotlib.figure"):
+        import_optional(module, extra="report")
+    summary = _read(workdir)
+    png = figures.draw_png(summary)
+    texts = {"report.html": render_html(summary, png), "report.md": render_markdown(summary)}
+    folder = (Path(workdir) / "report" if to is None else Path(to)).expanduser()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError):
+        raise ValueError(f"to must be a folder, but {folder} is a file: give another path.") from None
+    # A name with a lone surrogate cannot be encoded.
+    contents = {name: text.encode("utf-8", "replace") for name, text in texts.items()}
+    for name, content in {"report.png": png, **contents}.items():
+        with replacing(folder / name) as part:
+            part.write_bytes(content)
+    return folder / "report.html"
+
+
+def render_html(summary: Summary, png: bytes = b"", *, plotly: str | None = None) -> str:
+    """Render the page as one self-contained file.
+
+    Args:
+      summary: Content of the page.
+      png: The curve for readers without scripts.
+      plotly: Source of plotly.js; that of the installed package if None.
+    """
+    from plotly.offline import get_plotlyjs
+
+    return _render(
+        _asset("page.html"),
+        summary,
+        autoescape=True,
+        png=base64.b64encode(png).decode(),
+        content=_content(summary),
+        settings=_settings(summary),
+        plotly=get_plotlyjs() if plotly is None else plotly,
+        script=_asset("page.js"),
+    )
+
+
+def render_markdown(summary: Summary) -> str:
+    """Render a table for each private variable, with one row for each privacy weight."""
+    return _render(_MARKDOWN, summary, autoescape=False)
+
+
+def _read(workdir: str | os.PathLike) -> Summary:
+    run = load_results(workdir)
+    if not run.members:
+        raise ValueError(f"{workdir} has no finished member yet: report on it once it has one.")
+    histories, header = {}, None
+    for record in run.members:
+        try:
+            histories[record.member] = load_history(workdir, record.member)
+            header = header or describe(workdir, record.member)
+        except (ValueError, OSError):  # damaged, or a user's own networks: the report does not need it
+            continue
+    return summarise(os.fspath(workdir), run, load_reports(workdir), histories, header)
+
+
+def _render(template: str, summary: Summary, *, autoescape: bool, **values: Any) -> str:
+    import jinja2
+
+    environment = jinja2.Environment(
+        autoescape=autoescape, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
+    )
+    environment.filters |= {"baseline": baseline_given_y, "guess": constant_guess}
+    environment.filters |= {"ranked": partial(sorted, key=_rank), "remarks": _remarks, "count": _count}
+    environment.filters |= {"score": figures.format_score, "weight": format_weight, "digits": _digits}
+    environment.filters["plain"] = _escape_markdown
+    values |= {"workdir": shlex.quote(summary.workdir), "command": lambda member: _command(summary, member)}
+    return environment.from_string(template).render(**values, summary=summary, run=summary.run)
+
+
+def _content(summary: Summary) -> dict[str, Any]:
+    """Content for the script of the page."""
+    attributes = [
+        {
+            "picks": attribute.picks,
+            "figure": figures.curve_figure(attribute, summary),
+            "places": figures.member_places(attribute, summary),
+        }
+        for attribute in summary.attributes
+    ]
+    training = {
+        member: figures.training_traces(history, members=len(summary.members))
+        for member, history in summary.histories.items()
     }
-    # In one pass, so that nothing in a name is taken for a part.
-    return re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], _asset("page.html"))
+    return {
+        "start": summary.start,
+        "weights": [
+            {"label": format_weight(records[0].privacy_weight), "members": [r.member for r in records]}
+            for records in summary.weights
+        ],
+        "seeds": {member: record.seed for member, record in summary.members.items()},
+        "attributes": attributes or [{"picks": [records[0].member for records in summary.weights]}],
+        "training": training,
+        "trainingLayout": figures.make_layout("epoch"),
+    }
+
+
+def _settings(summary: Summary) -> str:
+    """Everything that the numbers depend on, as JSON."""
+    settings = {name: value for name, value in summary.run.to_dict().items() if name != "members"}
+    reports = summary.reports.values()
+    settings["splits"] = {f"seed {record.seed}": record.content_hash for record in summary.run.members}
+    settings["audits"] = {
+        "seeds": sorted({report.seed for report in reports}),
+        "seconds": sum(report.seconds for report in reports),
+    }
+    return json.dumps(settings, indent=1, ensure_ascii=False)
+
+
+def _command(summary: Summary, member: int) -> str:
+    """Command that exports a member."""
+    if summary.run.config.networks["kind"] == "own":
+        return f"privjax.load_encoder({summary.workdir!r}, {member}, networks=networks)"
+    return f"privjax export {shlex.quote(summary.workdir)} --member {member} --to encoder.onnx"
+
+
+def _rank(attack: Attack) -> float:
+    value = attack.value()
+    return math.inf if value is None else -value
+
+
+def _remarks(attack: Attack) -> str:
+    settings = ", ".join(f"{name} {_digits(value)}" for name, value in attack.settings.items())
+    paper = "the paper's" if attack.group == "paper" else ""
+    return "; ".join(filter(None, (paper, settings, *attack.notes)))
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def _digits(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else "none" if value is None else str(value)
+
+
+def _escape_markdown(text: str) -> str:
+    return re.sub(r"([\\`*_{}\[\]<>#|$&~])", r"\\\1", " ".join(text.split()))
 
 
 def _asset(name: str) -> str:
     return resources.files("privjax.reporting").joinpath(name).read_text(encoding="utf-8")
 
 
-def _text(value: Any) -> str:
-    return html.escape(str(value))
+_MARKDOWN = """\
+{% set score = "test " ~ summary.utility_score %}
+# {{ run.data.name|plain }}, {{ run.config.objective.name|plain }}
 
+![Utility against leakage](report.png)
 
-def _script_json(value: Any) -> str:
-    """JSON that no name in it can end early, or turn into markup."""
-    text = json.dumps(value, allow_nan=False, separators=(",", ":"))
-    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+{% for attribute in summary.attributes %}
+## Leakage of {{ attribute.label|plain }} (test {{ attribute.score }})
 
+| weight | utility ({{ score }}) | the paper's attackers | strongest of all | seeds | on the front |
+| --- | --- | --- | --- | --- | --- |
+{% for point in attribute.curve.points %}
+| {{ point.privacy_weight|weight|plain }} | {{ point.utility|score }} | {{ point.leakage|score }} \
+| {{ point.strongest|score }} | {{ point.utility.seeds }} | {{ "yes" if point in attribute.curve.front }} |
+{% endfor %}
 
-def _command(command: str) -> str:
-    return f'<span class="command"><code>{_text(command)}</code><button type="button">Copy</button></span>'
+{% for name, limit in attribute.limits.items() %}
+An attacker without z scores {{ limit|score }} ({{ name|plain }}).
+{% endfor %}
+{% if attribute.chosen is not none %}
+Member {{ attribute.chosen }} is chosen on validation rows:
 
+    {{ command(attribute.chosen) }}
+{% endif %}
 
-def _headline(content: dict[str, Any]) -> list[str]:
-    results, members = content["results"], content["members"]
-    seeds = len({member["seed"] for member in members.values()})
-    rows = results["data"].get("rows") or {}
-    return [
-        f"objective {content['objective']}",
-        f"{count(len(content['weights']), 'privacy weight')}, {count(seeds, 'seed')}",
-        *(f"{number:,} {part} rows" for part, number in rows.items() if number),
-    ]
+{% else %}
+No member is audited yet:
 
+    privjax audit {{ workdir }}
 
-def _notices(content: dict[str, Any]) -> list[str]:
-    members, results = content["members"].values(), content["results"]
-    notices = []
-    if not results.get("complete", True):
-        config = results["config"]
-        wanted = len(config.get("privacy_weights", ())) * len(config.get("seeds", ()))
-        of_all = f" of {wanted}" if wanted else ""
-        notices.append(
-            f"The sweep has not ended: {len(members)}{of_all} points are here. "
-            "The call that began it goes on where it was."
-        )
-    missing = sum(member["audit"] is None for member in members)
-    if missing:
-        which = (
-            "No point was" if missing == len(members) else f"{count(missing, 'point')} of {len(members)} not"
-        )
-        command = _command(f"privjax audit {content['folder']}")
-        notices.append(f"{which} audited, so what leaks is not known. {command}")
-    bad = sum(member["status"] == "diverged" for member in members)
-    if bad:
-        notices.append(f"{count(bad, 'point')} diverged in training: see the table of all points.")
-    return notices
+| member | weight | seed | status | utility ({{ score }}) |
+| --- | --- | --- | --- | --- |
+{% for number, member in summary.members.items() %}
+| {{ number }} | {{ member.privacy_weight|weight|plain }} | {{ member.seed }} | {{ member.status|plain }} \
+| {{ member.utility.test|score }} |
+{% endfor %}
 
-
-def _curve(content: dict[str, Any], picture: bytes) -> str:
-    if not any(any(attribute["points"]) for attribute in content["attributes"]):
-        return '<p class="empty">The curve is drawn once points are audited.</p>'
-    source = base64.b64encode(picture).decode()
-    keys = [
-        ("solid", "the paper's attackers, mean over seeds"),
-        ("hollow", "strongest of all attackers"),
-        ("chosen", "chosen on validation rows"),
-        ("picked", "picked; dots are its other seeds"),
-        ("ideal", "ideal corner"),
-        ("guess", "blind guess"),
-        ("floor", f"what {content['utility']['name']} alone says"),
-    ]
-    legend = "".join(f'<li><i class="key {key}"></i>{_text(words)}</li>' for key, words in keys)
-    left_out = max(attribute["left_out"] for attribute in content["attributes"])
-    note = (
-        f"<p>{count(left_out, 'point')} not drawn: not audited, diverged or far below 0.</p>"
-        if left_out
-        else ""
-    )
-    return (
-        '<figure><div id="curve" class="chart" role="img" aria-label="Utility against leakage of every '
-        'privacy weight; the table of all points has the numbers."></div>'
-        f'<noscript><img alt="Utility against leakage" src="data:image/png;base64,{source}"></noscript>'
-        f'<figcaption><ul class="keys">{legend}</ul>{note}</figcaption></figure>'
-    )
-
-
-def _points(content: dict[str, Any]) -> str:
-    """Every point as a row; several private variables make several rows of it."""
-    attributes = content["attributes"]
-    several = len(attributes) > 1
-    head = ["point", "weight", "seed", "status", "epochs", "utility, validation", "utility, test"]
-    head += ["private variable"] * several
-    head += ["the paper's attackers", "strongest of all", "privacy confidence"] if attributes else []
-    rows = []
-    for member in content["members"].values():
-        point, weight = member["point"], content["weights"][member["weight"]]["label"]
-        start = [f'<a href="#point-{point}">{point}</a>', _text(weight), _text(member["seed"])]
-        start += [_text(member["status"]), _text(member["epochs"])]
-        start += [_number(member["utility"][part]) for part in ("validation", "test")]
-        for attribute in attributes or [None]:
-            rows.append((point, [*start, *(_leaks(member, attribute, several) if attribute else [])]))
-    return _table("Every trained point", head, rows)
-
-
-def _leaks(member: dict[str, Any], attribute: dict[str, Any], several: bool) -> list[str]:
-    name = [_text(attribute["label"])] if several else []
-    found = (member["audit"] or {}).get(attribute["name"])
-    if found is None:
-        return [*name, "not audited", "", ""]
-    strongest = found["strongest"]
-    who = f' <span class="muted">{_text(strongest["attacker"])}</span>' if strongest["attacker"] else ""
-    return [
-        *name,
-        _number(found["leakage"]),
-        _number(strongest["value"]) + who,
-        _number(found["confidence"].get("p_value")),
-    ]
-
-
-def _number(value: float | None) -> str:
-    return "none" if value is None else f"{value:.3f}"
-
-
-def _table(caption: str, head: Sequence[str], rows: Iterable[tuple[int, Sequence[str]]]) -> str:
-    names = "".join(f'<th scope="col">{_text(name)}</th>' for name in head)
-    body = "".join(
-        f'<tr data-point="{point}"><th scope="row">{first}</th>{"".join(f"<td>{c}</td>" for c in cells)}</tr>'
-        for point, (first, *cells) in rows
-    )
-    return (
-        f'<div class="scroll all-points" role="region" tabindex="0" aria-label="{_text(caption)}"><table>'
-        f'<caption class="hidden">{_text(caption)}</caption>'
-        f"<thead><tr>{names}</tr></thead><tbody>{body}</tbody></table></div>"
-    )
-
-
-def _run(content: dict[str, Any]) -> str:
-    listed = "".join(
-        f"<div><dt>{_text(name)}</dt><dd>{_text(value)}</dd></div>" for name, value in run_facts(content)
-    )
-    config = json.dumps(content["results"]["config"], indent=1, ensure_ascii=False)
-    return (
-        f'<dl class="run">{listed}</dl>'
-        f"<details><summary>The whole configuration</summary><pre>{_text(config)}</pre></details>"
-    )
+{% endfor %}
+An audit is a lower bound on leakage. Intervals are 95 % over seeds.
+"""

@@ -1,4 +1,4 @@
-"""The page in a real Chromium, with every road to a network closed."""
+"""The page in Chromium, without a network."""
 
 import os
 import shutil
@@ -6,7 +6,7 @@ import shutil
 import pytest
 import synthetic_results as made
 
-from privjax.reporting import report
+from privjax.reporting.page import render_html
 
 EVIL = '</script><script>alert(1)</script><img src=x onerror=alert(2)> & "q" <b>中😀'
 FLAGS = (
@@ -20,10 +20,10 @@ try:
 except ImportError:
     expect = sync_playwright = None
 if sync_playwright is None or CHROMIUM is None:
-    missing = "playwright is not installed" if sync_playwright is None else "there is no chromium here"
+    missing = "playwright is not installed" if sync_playwright is None else "chromium is not installed"
     if os.environ.get("CI"):
-        pytest.fail(f"{missing}: the page must be looked at here.", pytrace=False)
-    pytest.skip(f"{missing}: the page is not looked at.", allow_module_level=True)
+        pytest.fail(f"{missing}: the page must be tested here.", pytrace=False)
+    pytest.skip(f"{missing}: the page is not tested.", allow_module_level=True)
 
 
 @pytest.fixture(scope="module")
@@ -36,27 +36,27 @@ def browser():
 
 @pytest.fixture(scope="module")
 def audited(tmp_path_factory):
-    """Three weights, two seeds, two private variables; the second one and the attackers have evil names."""
-    members = []
-    for point, (seed, weight) in enumerate((s, w) for s in (0, 1) for w in (0.0, 2.0, 8.0)):
-        leakage = 0.8 - 0.08 * weight + 0.02 * seed
-        found = {
-            "user": made.attribute(leakage, strongest=leakage + 0.03),
-            EVIL: made.attribute(0.5 - 0.05 * weight, kind="continuous"),
-        }
-        found[EVIL]["attackers"][EVIL] = found[EVIL]["attackers"].pop("quadratic")
-        members.append(made.member(point, weight, seed, utility=0.95 - 0.03 * weight, audit=found))
-    members.append(
-        made.member(6, 9.0, 0, utility=None, status="diverged", effective_rank=None, live_units=None)
-    )
-    folder = made.write(tmp_path_factory.mktemp("audited") / EVIL[2:8], members, data={"name": EVIL})
-    return report(folder)
+    """Three weights, two seeds, two private variables; names that look like markup; a diverged member."""
+    members, reports = [], {}
+    for member, (seed, weight) in enumerate((s, w) for s in (0, 1) for w in (0.0, 2.0, 8.0)):
+        leakage, age = 0.8 - 0.08 * weight + 0.02 * seed, 0.5 - 0.05 * weight
+        attacks = made.attack("ridge", age - 0.1, discrete=False), made.attack(EVIL, age, discrete=False)
+        reports[member] = made.audit(
+            made.attribute(leakage, strongest=leakage + 0.03, name="user"),
+            made.attribute(age, name=EVIL, discrete=False, attacks=attacks),
+        )
+        members.append(made.member(member, weight, seed, utility=0.95 - 0.03 * weight))
+    diverged = {"status": "diverged", "utility": None, "effective_rank": None, "live_units": None}
+    members.append(made.member(6, 9.0, 0, **diverged))
+    page = tmp_path_factory.mktemp("audited") / f"{EVIL[2:8]}.html"
+    page.write_text(render_html(made.summary(members, reports, name=EVIL)), encoding="utf-8")
+    return page
 
 
 @pytest.fixture
 def open_page(browser):
-    """Opens a page and, at the end, makes sure that it neither complained nor asked for anything."""
-    contexts, complaints, asked = [], [], []
+    """Opens a page; in the end, checks that it logged nothing and requested nothing."""
+    contexts, messages, requests = [], [], []
 
     def open_(path, address="", **settings):
         context = browser.new_context(**{"viewport": {"width": 1280, "height": 900}, **settings})
@@ -64,10 +64,10 @@ def open_page(browser):
         context.set_default_timeout(20_000)
         context.route(lambda url: not url.startswith("file:"), lambda route: route.abort())
         page = context.new_page()
-        page.on("console", lambda said: complaints.append(said.text))
-        page.on("pageerror", lambda error: complaints.append(str(error)))
-        page.on("dialog", lambda dialog: (complaints.append(dialog.message), dialog.dismiss()))
-        page.on("request", lambda request: asked.append(request.url))
+        page.on("console", lambda message: messages.append(message.text))
+        page.on("pageerror", lambda error: messages.append(str(error)))
+        page.on("dialog", lambda dialog: (messages.append(dialog.message), dialog.dismiss()))
+        page.on("request", lambda request: requests.append(request.url))
         page.goto(path.as_uri() + address)
         page.wait_for_selector("#training svg.main-svg")
         return page
@@ -75,49 +75,53 @@ def open_page(browser):
     yield open_
     for context in contexts:
         context.close()
-    assert complaints == []
-    assert [url for url in asked if not url.startswith(("file:", "data:", "blob:"))] == []
+    assert messages == []
+    assert [url for url in requests if not url.startswith(("file:", "data:", "blob:"))] == []
 
 
-def cells(page):
-    """The audit table as it is read: attacker and main score."""
-    rows = page.locator("#audit tbody tr")
+def main_scores(page):
+    """Attackers and their main scores, as the audit table shows them."""
+    rows = page.locator(".audit tbody tr").all()
     return {
-        row.locator("th").inner_text().split("\n")[0]: row.locator("td").nth(1).inner_text().split("\n")[0]
-        for row in rows.all()
+        row.locator("th").inner_text().split("\n")[0]: row.locator("td").first.inner_text().split("\n")[0]
+        for row in rows
     }
 
 
-def test_it_opens_at_the_choice_and_the_slider_picks_another(open_page, audited):
+def exported(page):
+    """The number of the member in the command."""
+    return page.locator(".facts code").text_content().split("--member ")[1].split()[0]
+
+
+def test_the_page_opens_at_the_operating_point_and_the_slider_selects_another(open_page, audited):
     page = open_page(audited)
-    # The largest utility minus leakage is at weight 8; of its seeds 0 leaks less.
-    assert page.locator("#command").text_content().endswith("--point 2 --to encoder.onnx")
-    assert cells(page)["quadratic"] == "0.190"
-    assert page.locator("#chosen").inner_text().startswith("Chosen on validation rows")
+    # The largest utility minus leakage is at weight 8; of its seeds, 0 leaks less.
+    assert exported(page) == "2"
+    assert main_scores(page)["quadratic"] == "0.190"
+    assert "The operating point (diamond)" in page.locator(".facts").inner_text()
     page.locator("#weight").focus()
     page.keyboard.press("ArrowLeft")
-    assert page.locator("#command").text_content().endswith("--point 1 --to encoder.onnx")
-    assert cells(page) == {
+    assert exported(page) == "1"
+    assert main_scores(page) == {
         "quadratic": "0.670",
         "random_forest": "0.640",
         "linear_svm": "0.590",
         "network": "none",
         "activity alone": "0.200",
-        "the largest class": "0.120",
     }
-    assert "failed: ValueError: it <b>broke</b>" in page.locator("#audit").inner_text()
+    assert "failed: ValueError: it <b>broke</b>" in page.locator(".audit").inner_text()
     assert page.locator("#weight").get_attribute("aria-valuetext") == "weight 2"
-    assert "Point 1: weight 2, seed 0" in page.locator("#selection").inner_text()
-    assert page.locator("#selection").get_attribute("aria-live") == "polite"
+    spoken = page.locator("#selection")
+    assert spoken.get_attribute("aria-live") == "polite"
+    assert spoken.text_content() == "Member 1: weight 2, seed 0, utility 0.890, leakage 0.670"
     page.locator("#seed").select_option(label="1")
-    assert cells(page)["quadratic"] == "0.690"
-    assert page.locator("tr.now th").first.inner_text() == "4"
-    page.locator("#chosen a").click()
-    expect(page.locator("#audit")).to_contain_text("0.190")
-    assert cells(page)["quadratic"] == "0.190"
+    assert main_scores(page)["quadratic"] == "0.690"
+    assert page.locator("tr.selected th").first.inner_text() == "4"
+    page.locator(".facts a").click()
+    expect(page.locator(".audit")).to_contain_text("0.190")
 
 
-def test_a_click_on_the_curve_picks(open_page, audited):
+def test_a_click_on_the_curve_selects(open_page, audited):
     page = open_page(audited)
     place = """(div) => {
       const { xaxis, yaxis } = div._fullLayout, box = div.getBoundingClientRect();
@@ -127,76 +131,82 @@ def test_a_click_on_the_curve_picks(open_page, audited):
     x, y = page.locator("#curve").evaluate(place)
     page.mouse.move(x, y)
     page.wait_for_selector(".hovertext")
-    told = page.locator("#curve .hoverlayer").text_content()
-    assert "weight 0 (2 seeds)" in told
-    assert "utility 0.950 [0.950, 0.950]" in told
+    text = page.locator("#curve .hoverlayer").text_content()
+    assert "weight 0 (2 seeds)" in text
+    assert "utility 0.950 [0.950, 0.950]" in text
     page.mouse.click(x, y)
-    expect(page.locator("#command")).to_contain_text("--point 0 ")
-    assert cells(page)["quadratic"] == "0.830"
+    expect(page.locator(".facts h2")).to_contain_text("Member 0:")
+    assert main_scores(page)["quadratic"] == "0.830"
 
 
-def test_another_variable_a_bad_point_and_a_link(open_page, audited):
-    page = open_page(audited, "#point-6")
-    assert "not audited" in page.locator("#audit").inner_text()
-    assert page.locator("#summary dd").all_inner_texts() == ["none", "unknown"]
+def test_links_and_private_variables(open_page, audited):
+    page = open_page(audited, "#member-6")
+    assert "not audited" in page.locator(".audit").inner_text()
+    assert page.locator(".summary dd").all_inner_texts() == ["none", "unknown"]
     page.locator("#attribute").select_option(index=1)
-    page.locator('a[href="#point-1"]').first.click()
-    expect(page.locator("#selection")).to_contain_text("Point 1:")  # the page hears of its address later
-    assert cells(page)[EVIL] == "0.400"
-    assert (
-        page.locator("#curve .xtitle").text_content().startswith("what attackers learn of </script><script>")
-    )
+    page.locator('a[href="#member-1"]').first.click()
+    expect(page.locator(".facts h2")).to_contain_text("Member 1:")
+    assert page.url.endswith("#member-1")
+    assert main_scores(page)[EVIL] == "0.400"
+    assert page.locator("#curve .xtitle").text_content().startswith("leakage of </script><script>")
     assert page.locator("h1").inner_text() == EVIL
     assert page.locator("img").count() == 0
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
-    page.locator("#copy").click()
-    expect(page.locator("#copy")).to_have_text("Copied")
+    page.locator(".facts button").click()
+    expect(page.locator(".facts button")).to_have_text("Copied")
     copied = page.evaluate("navigator.clipboard.readText()")
-    assert copied == page.locator("#command").text_content()
+    assert copied == "privjax export runs/people --member 1 --to encoder.onnx"
 
 
-def test_dark_follows_and_print_shows_all(open_page, audited):
+def test_dark_screens_and_print(open_page, audited):
     page = open_page(audited)
-    chart = page.locator("#curve svg").first
-    tick = page.locator("#curve .xtick text").first
 
-    def ground():
-        return page.evaluate("getComputedStyle(document.body).backgroundColor")
+    def style(selector, name):
+        return page.locator(selector).first.evaluate(f"(element) => getComputedStyle(element).{name}")
 
-    def drawn(colour, width):
-        """Waits, as the page hears of its media and draws its charts anew when it finds the time."""
-        expect(tick).to_have_css("fill", colour, timeout=20_000)
-        expect(chart).to_have_js_property("clientWidth", width, timeout=20_000)
-
-    light, light_ground = tick.evaluate("(tick) => getComputedStyle(tick).fill"), ground()
-    width = chart.evaluate("(svg) => svg.clientWidth")
+    light = style("body", "backgroundColor")
+    width = page.locator("#curve svg").first.evaluate("(svg) => svg.clientWidth")
+    assert style(".chart", "filter") == "none"
     page.emulate_media(color_scheme="dark")
-    expect(tick).not_to_have_css("fill", light, timeout=20_000)
-    assert ground() != light_ground
+    assert style("body", "backgroundColor") != light
+    assert style(".chart", "filter").startswith("invert")
     page.emulate_media(media="print", color_scheme="dark")
-    drawn(light, 660)
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    assert style(".chart", "filter") == "none"
+    expect(page.locator("#curve svg").first).to_have_js_property("clientWidth", 660)
     assert not page.locator("#weight").is_visible()
-    shown = page.locator("tr[data-point]").all()
-    assert len(shown) == 14
-    box = page.locator(".all-points").bounding_box()
-    last = shown[-1].bounding_box()
+    rows = page.locator("tr[data-member]").all()
+    assert len(rows) == 14
+    box, last = page.locator(".scroll").last.bounding_box(), rows[-1].bounding_box()
     assert last["y"] + last["height"] <= box["y"] + box["height"] + 1
-    for place in ("pre", "#audit table", "#numbers", "#command", "#curve svg", ".promises"):
+    for place in ("pre", ".audit table", ".entries", ".facts code", "#curve svg", "li"):
         assert page.locator(place).first.is_visible()
     page.emulate_media(media="screen", color_scheme="light")
-    drawn(light, width)
-    assert ground() == light_ground
+    page.evaluate("dispatchEvent(new Event('afterprint'))")
+    expect(page.locator("#curve svg").first).to_have_js_property("clientWidth", width)
     assert not page.locator("pre").is_visible()
+    page.pdf()  # the browser's own printing, with nothing logged
 
 
-def test_a_phone_and_a_sweep_without_audits(open_page, audited, tmp_path):
+def test_phones_and_sweeps_without_audits(open_page, audited, tmp_path):
     phone = {"viewport": {"width": 390, "height": 844}, "is_mobile": True, "has_touch": True}
-    bare = made.write(tmp_path / "run", [made.member(i, float(i), 0) for i in range(3)], data={"name": EVIL})
-    bare_page = report(bare)
-    for path in (audited, bare_page):
+    bare = tmp_path / "bare.html"
+    members = [made.member(i, float(i), 0) for i in range(3)]
+    bare.write_text(render_html(made.summary(members, name=EVIL)), encoding="utf-8")
+    for path in (audited, bare):
         page = open_page(path, **phone)
         assert page.evaluate("document.documentElement.scrollWidth") == 390
-    assert f"privjax audit {bare}" in page.locator(".notice").inner_text()
+    assert "privjax audit runs/people" in page.locator(".notice").inner_text()
     page.locator("#weight").focus()
     page.keyboard.press("End")
-    assert page.locator("#command").text_content().endswith("--point 2 --to encoder.onnx")
+    assert exported(page) == "2"
+
+
+def test_a_page_without_scripts(browser, audited):
+    context = browser.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto(audited.as_uri())
+    assert page.locator(".facts h2").inner_text() == "Member 2: weight 8, seed 0"
+    assert page.locator(".audit tbody tr").count() == 5
+    assert not page.locator("#controls").is_visible()
+    context.close()

@@ -1,144 +1,143 @@
-"""Folders of sweeps made by hand: numbers that a test can name, shapes that training seldom gives."""
+"""Typed records of sweeps and audits with chosen numbers."""
 
-import json
-from pathlib import Path
+import numpy as np
+
+from privjax.auditing import Attack, AttributeReport, AuditReport, IndependenceTest
+from privjax.auditing.scores import Score
+from privjax.datasets import LoadSpec
+from privjax.objectives import Schedule
+from privjax.reporting.summary import summarise
+from privjax.sweeping import History
+from privjax.sweeping.records import (
+    DataIdentity,
+    DataRecord,
+    LossRecord,
+    MemberRecord,
+    ObjectiveRecord,
+    RowCounts,
+    SweepConfig,
+    SweepRun,
+    UtilityRecord,
+)
+from privjax.training.loss import Losses
+from privjax.training.monitor import Measures
 
 
-def attribute(leakage, *, kind="discrete", strongest=None, confidence=0.25):
-    """One private variable of an audit; `quadratic` is the strongest, `network` failed."""
-    names = ("accuracy", "balanced_accuracy", "auc") if kind == "discrete" else ("r2", "rank_correlation")
+def attack(name, value, *, group="paper", discrete=True, validation=None, failed=None):
+    """One attack: the main score is `value`, the next ones are 0.01 less each."""
+    names = ("accuracy", "balanced_accuracy", "auc") if discrete else ("r2", "rank_correlation")
+
+    def scores(main):
+        if main is None:
+            return dict.fromkeys(names)
+        values = [main - 0.01 * i for i in range(len(names))]
+        return {name: Score(v, (v - 0.02, v + 0.02)) for name, v in zip(names, values, strict=True)}
+
+    held_out = scores(value if validation is None else validation)
+    return Attack(name, group, scores(value), held_out, {"C": 0.1}, 1.0, (), failed)
+
+
+def attribute(leakage, *, strongest=None, discrete=True, name="s", validation=None, attacks=None):
+    """A private variable whose strongest attacker is `quadratic`, and whose network failed."""
     strongest = leakage if strongest is None else strongest
-
-    def scores(value):
-        return {
-            key: entry
-            for i, name in enumerate(names)
-            for key, entry in (
-                (name, value - 0.01 * i),
-                (f"{name}_interval", [value - 0.01 * i - 0.02, value - 0.01 * i + 0.02]),
-            )
-        }
-
-    def attacker(group, value, **more):
-        return {
-            "group": group,
-            **scores(value),
-            "validation": scores(value),
-            "settings": {"C": 0.1},
-            "seconds": 1.0,
-            "notes": [],
-            "failed": None,
-            **more,
-        }
-
-    broken = {name: None for name in (*names, *(f"{name}_interval" for name in names))}
-    main = names[0]
-    return {
-        "kind": kind,
-        "num_classes": 10 if kind == "discrete" else 0,
-        "chance": 0.1 if kind == "discrete" else 0.0,
-        "majority": 0.12 if kind == "discrete" else None,
-        "label_alone": scores(0.2),
-        "privacy_confidence": {"p_value": confidence, "statistic": 0.1, "rows": 100, "note": None},
-        "adversary_accuracy": leakage if kind == "discrete" else None,
-        "adversary_r2": None if kind == "discrete" else leakage,
-        "strongest": {"attacker": "quadratic", main: strongest},
-        "validation": {"adversary": leakage, "strongest": {"attacker": "quadratic", main: strongest}},
-        "attackers": {
-            "linear_svm": attacker("paper", leakage - 0.05),
-            "random_forest": attacker("paper", leakage),
-            "quadratic": attacker("other", strongest),
-            "network": attacker("paper", 0.0) | broken | {"failed": "ValueError: it <b>broke</b>"},
-        },
-        "notes": ["a note on the variable"],
-    }
+    of = {"discrete": discrete, "validation": validation}
+    main, other = ("accuracy", "balanced_accuracy") if discrete else ("r2", "rank_correlation")
+    attacks = attacks or (
+        attack("linear_svm", min(leakage, strongest) - 0.05, **of),
+        attack("random_forest", leakage, **of),
+        attack("quadratic", strongest, group="other", **of),
+        attack("network", None, discrete=discrete, failed="ValueError: it <b>broke</b>"),
+    )
+    return AttributeReport(
+        name=name,
+        discrete=discrete,
+        num_classes=10 if discrete else 0,
+        chance=0.1 if discrete else 0.0,
+        majority=0.12 if discrete else None,
+        label_alone={main: Score(0.2, (0.18, 0.22)), other: Score(0.19, None)},
+        confidence=IndependenceTest(0.25, 0.1, 100),
+        attacks=tuple(attacks),
+        notes=("a note on the variable",),
+    )
 
 
-def member(point, weight, seed, *, utility=0.9, audit=None, validation=None, **more):
-    return {
-        "point": point,
+def audit(*attributes):
+    """The audit report of one member."""
+    rows = {"train": 800, "validation": 100, "test": 100}
+    return AuditReport({a.name: a for a in attributes}, rows, 7, 2.5, ("a note on z",))
+
+
+def member(number, weight, seed, *, utility=0.9, validation=None, status="converged", **more):
+    """The record of one member; its validation utility is its test utility by default."""
+    record = {
+        "member": number,
         "objective": "mmd",
         "privacy_weight": weight,
         "seed": seed,
-        "status": "converged",
+        "status": status,
         "epochs": 3,
-        "losses": {},
-        "utility": {"validation": utility if validation is None else validation, "test": utility},
+        "losses": LossRecord(0.1, 0.2, 0.0, 0.0, 0.3),
+        "utility": UtilityRecord(utility if validation is None else validation, utility),
         "effective_rank": 3.5,
         "live_units": 5,
         "probe": 0.4,
         "content_hash": f"hash-{seed}",
-        **({} if audit is None else {"audit": audited(audit)}),
-        **more,
     }
+    return MemberRecord(**(record | more))
 
 
-def audited(attributes):
-    rows = {"train": 800, "validation": 100, "test": 100}
-    return {"attributes": attributes, "rows": rows, "seed": 7, "seconds": 2.5, "notes": ["a note on z"]}
-
-
-def history(epochs, *, probe=None):
-    def fall(start):
-        return [start / (1 + i) for i in range(epochs)]
-
-    zeros = [0.0] * epochs
-    return {
-        "rate_scale": [1.0] * epochs,
-        "losses": {
-            "utility": fall(0.7),
-            "privacy": fall(0.3),
-            "orthonormality": zeros,
-            "discriminator": zeros,
-            "objective": fall(1.0),
-        },
-        "measures": {
-            "utility_loss": fall(0.7),
-            "utility": [0.5 + 0.4 * i / epochs for i in range(epochs)],
-            "effective_rank": fall(10.0),
-            "live_units": [5.0] * epochs,
-            "probe": fall(0.9) if probe is None else probe,
-        },
+def run(members, *, networks="nn", complete=True, objective="mmd", **data):
+    """A sweep with these members; keywords replace fields of its data record."""
+    record = {
+        "name": "people",
+        "content_hash": "c0ffee",
+        "shape": (64,),
+        "rows": RowCounts(800, 100, 100),
+        "feature_names": tuple(f"f{i}" for i in range(64)),
+        "y_names": ("walk", "sit"),
+        "s_names": tuple(map(str, range(10))),
+        "private": ("user",),
+        "load_spec": LoadSpec("from_table", {"utility": "activity", "private": "user"}, 0),
     }
+    data = DataRecord(**(record | data))
+    schedule = Schedule("plateau", max_epochs=250)
+    config = SweepConfig(
+        schema=2,
+        versions={"privjax": "0.1.0", "jax": "0.10.2"},
+        objective=ObjectiveRecord(objective, "mmd_loss", False, False, 1e-3, 1e-3, 1e-3, {}, schedule),
+        networks={"kind": networks},
+        privacy_weights=tuple({repr(m.privacy_weight): m.privacy_weight for m in members}.values()),
+        seeds=tuple(sorted({m.seed for m in members})),
+        rates={},
+        scaling="standard",
+        batch_size=500,
+        num_epochs=None,
+        data=DataIdentity(data.name, data.content_hash),
+    )
+    return SweepRun(config, data, "cpu", 2, complete, 12.5, tuple(members))
 
 
-def write(folder: Path, members, *, epochs=3, histories=None, data=None, **more):
-    """Writes `results.json` and the members' own files; there are no checkpoints."""
-    results = {
-        "schema": 1,
-        "versions": {"privjax": "0.1.0", "jax": "0.10.2"},
-        "backend": "cpu",
-        "devices": 2,
-        "data": {
-            "name": "people",
-            "content_hash": "c0ffee",
-            "splits": {"0": "hash-0"},
-            "features": 64,
-            "shape": [64],
-            "rows": {"train": 800, "validation": 100, "test": 100},
-            "again": {"function": "from_table", "arguments": {"utility": "activity", "private": "user"}},
-            "private": ["user"],
-            "y_names": ["walk", "sit"],
-            "s_names": [str(i) for i in range(10)],
-            "scale": "standard",
-            **(data or {}),
-        },
-        "config": {
-            "objective": {"name": "mmd", "schedule": {"kind": "plateau", "max_epochs": 250}},
-            "networks": {"kind": "nn"},
-            "privacy_weights": [0.0, 1.0],
-            "seeds": [0],
-            "batch_size": 500,
-        },
-        "complete": True,
-        "seconds": 12.5,
-        "members": members,
-        **more,
-    }
-    (folder / "members").mkdir(parents=True)
-    (folder / "results.json").write_text(json.dumps(results))
-    for one in members:
-        kept = (histories or {}).get(one["point"], history(epochs))
-        path = folder / "members" / f"point-{one['point']:04d}.json"
-        path.write_text(json.dumps({**one, "history": kept}))
-    return folder
+def history(epochs):
+    """Falling losses and measures; the discriminator's loss is 0 throughout."""
+    falling, zeros = 1.0 / (1.0 + np.arange(epochs)), np.zeros(epochs)
+    losses = Losses(
+        utility=0.7 * falling,
+        privacy=0.3 * falling,
+        orthonormality=zeros,
+        discriminator=zeros,
+        objective=falling,
+    )
+    measures = Measures(
+        utility_loss=falling,
+        utility=1.0 - 0.5 * falling,
+        effective_rank=10.0 * falling,
+        live_units=np.full(epochs, 5.0),
+        probe=0.9 * falling,
+    )
+    return History(losses, measures, np.ones(epochs), np.ones(epochs, bool))
+
+
+def summary(members, reports=None, *, epochs=3, histories=None, header=None, workdir="runs/people", **more):
+    """Content of a report about these members; keywords go to `run`."""
+    histories = histories or {one.member: history(epochs) for one in members}
+    return summarise(workdir, run(members, **more), reports or {}, histories, header)
