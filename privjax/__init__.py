@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from privjax import baselines, datasets
-from privjax.auditing import AuditReport, audit, audit_sweep
+from privjax.auditing import AuditReport, audit, audit_sweep, load_reports
 from privjax.curves import Curve, pareto
 from privjax.datasets import Dataset
 from privjax.encoder import Encoder
@@ -70,6 +70,7 @@ __all__ = [
     "laplacian",
     "load_encoder",
     "load_history",
+    "load_reports",
     "load_results",
     "lsdn_discriminator_loss",
     "lsdn_privacy_loss",

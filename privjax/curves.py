@@ -212,12 +212,14 @@ def weight_key(weight: Weight) -> tuple:
 
 def _read(run: Run, reports: Reports | None) -> tuple[SweepRun, Reports]:
     if isinstance(run, SweepResult):
-        run, workdir = run.run, run.workdir
+        workdir, run = run.workdir, run.run
+    elif isinstance(run, SweepRun):
+        workdir = None
     else:
-        run, workdir = (run, None) if isinstance(run, SweepRun) else (load_results(run), run)
+        workdir, run = run, load_results(run)
     if reports is None and workdir is None:
         raise ValueError("reports must be given, since this run has no workdir to read them from.")
-    return run, load_reports(workdir) if reports is None else reports
+    return run, load_reports(workdir) if reports is None else reports  # pyright: ignore[reportArgumentType]
 
 
 def _one_of(kind: str, names: Sequence[str]) -> str:

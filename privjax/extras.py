@@ -26,6 +26,3 @@ def import_optional(module: str, *, extra: str = "data") -> ModuleType:
         if error.name is None or error.name.partition(".")[0] != library:
             raise
         raise ImportError(f"{library} is not installed: run pip install 'privjax[{extra}]'.") from error
-
-
-need = import_optional

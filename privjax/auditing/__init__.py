@@ -2,7 +2,6 @@
 
 from privjax.auditing.attackers import ATTACKERS, Attacker
 from privjax.auditing.audits import audit
-from privjax.auditing.pareto import Curve, Mean, Point, pareto
 from privjax.auditing.report import Attack, AttributeReport, AuditReport, IndependenceTest
 from privjax.auditing.scores import Score
 from privjax.auditing.sweep_audits import audit_sweep, load_reports
@@ -13,13 +12,9 @@ __all__ = [
     "Attacker",
     "AttributeReport",
     "AuditReport",
-    "Curve",
     "IndependenceTest",
-    "Mean",
-    "Point",
     "Score",
     "audit",
     "audit_sweep",
     "load_reports",
-    "pareto",
 ]
