@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 from privjax import baselines, datasets
 from privjax.auditing import AuditReport, audit, audit_sweep, load_reports
-from privjax.curves import Curve, pareto
+from privjax.curves import Curve, CurvePoint, pareto
 from privjax.datasets import Dataset
 from privjax.encoder import Encoder
 from privjax.exporting import export, release_file
@@ -33,9 +33,9 @@ from privjax.losses import (
 )
 from privjax.networks import Networks, cnn_networks, nn_networks, scnn_networks
 from privjax.objectives import OBJECTIVES, Objective, Schedule, make_objective
-from privjax.release import ReleaseMechanism
+from privjax.release import ReleaseMechanism, exact
 from privjax.reporting import report
-from privjax.sweeping import SweepResult, load_encoder, load_history, load_results, sweep
+from privjax.sweeping import SweepResult, SweepRun, load_encoder, load_history, load_results, sweep
 from privjax.training import FitResult, fit
 
 if TYPE_CHECKING:
@@ -45,6 +45,7 @@ __all__ = [
     "AuditReport",
     "Confidence",
     "Curve",
+    "CurvePoint",
     "Dataset",
     "Encoder",
     "FitResult",
@@ -56,12 +57,14 @@ __all__ = [
     "ReleaseMechanism",
     "Schedule",
     "SweepResult",
+    "SweepRun",
     "audit",
     "audit_sweep",
     "baselines",
     "cnn_networks",
     "datasets",
     "discriminant_information",
+    "exact",
     "export",
     "fit",
     "gaussian",
