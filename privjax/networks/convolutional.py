@@ -8,8 +8,15 @@ import jax.numpy as jnp
 from flax import linen as nn
 
 from privjax.networks.dense import DenseStack, apply_module, dense_discriminator, init_module
-from privjax.networks.layers import Layer, apply_jax, dropout, layer_keys
-from privjax.networks.record import Networks, check_sizes, network_kind
+from privjax.networks.layers import (
+    Layer,
+    Networks,
+    apply_jax,
+    check_sizes,
+    dropout,
+    layer_keys,
+    network_kind,
+)
 from privjax.numerics.convolution import convolve_and_pool, convolve_and_pool_combined
 
 
@@ -23,10 +30,8 @@ class _ConvolutionPool(nn.Module):
         shape = (3, 3, (x if basis is None else basis).shape[-1], self.filters)
         kernel = self.param("kernel", nn.initializers.lecun_normal(), shape, jnp.float32)
         bias = self.param("bias", nn.initializers.zeros_init(), (self.filters,), jnp.float32)
-        if basis is None:
-            pooled = convolve_and_pool(x, kernel)
-        else:
-            pooled = convolve_and_pool_combined(x, basis, kernel)
+        combined = basis is not None
+        pooled = convolve_and_pool_combined(x, basis, kernel) if combined else convolve_and_pool(x, kernel)
         return nn.relu(pooled + bias)
 
 
@@ -34,7 +39,7 @@ class _PublicConvolution(nn.Module):
     """Convolution and pooling, then dense layers, on images or on their coordinates in a basis."""
 
     filters: int
-    widths: tuple[int, ...]
+    widths: Sequence[int]
     num_outputs: int
 
     @nn.compact
@@ -121,12 +126,9 @@ def scnn_networks(
         raise ValueError(
             f"image_shape must be (height, width, channels) with sides of 4 or more, got {image_shape}."
         )
-    check_sizes("image_shape", image_shape)
-    check_sizes("num_outputs", num_outputs)
-    check_sizes("private_filters", private_filters)
-    check_sizes("public_filters", public_filters)
-    check_sizes("num_features", num_features, minimum=0)
-    check_sizes("public_widths", tuple(public_widths), minimum=0)
+    check_sizes(image_shape=image_shape, num_outputs=num_outputs)
+    check_sizes(private_filters=private_filters, public_filters=public_filters)
+    check_sizes(minimum=0, num_features=num_features, public_widths=public_widths)
     hidden_shape = (image_shape[0] // 2, image_shape[1] // 2, private_filters)
     hidden_size = math.prod(hidden_shape)
     if num_features > hidden_size:
@@ -135,7 +137,7 @@ def scnn_networks(
             "more columns cannot be orthonormal."
         )
     convolution, project = _ConvolutionPool(private_filters), _Projection(num_features)
-    public_module = _PublicConvolution(public_filters, tuple(public_widths), num_outputs)
+    public_module = _PublicConvolution(public_filters, public_widths, num_outputs)
     init_discriminator, discriminator = dense_discriminator(num_private, discriminator_widths)
 
     def init(key):

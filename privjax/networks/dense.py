@@ -1,7 +1,7 @@
 """The dense networks NN, and linear maps as networks."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import jax
 import jax.numpy as jnp
@@ -9,14 +9,24 @@ import numpy as np
 from flax import linen as nn
 from jax import Array
 
-from privjax.networks.layers import Layer, apply_jax, dropout, layer_keys
-from privjax.networks.record import Networks, Params, check_sizes, network_kind, no_discriminator, no_public
+from privjax.networks.layers import (
+    Layer,
+    Networks,
+    Params,
+    apply_jax,
+    check_sizes,
+    dropout,
+    layer_keys,
+    network_kind,
+    no_discriminator,
+    no_public,
+)
 
 
 class DenseStack(nn.Module):
     """ReLU hidden layers with dropout, then a linear output."""
 
-    widths: tuple[int, ...]
+    widths: Sequence[int]
     num_outputs: int
 
     @nn.compact
@@ -38,15 +48,12 @@ def init_module(module: nn.Module, key: Array, *shape: int) -> Params:
     return dict(module.init(key, jnp.zeros((1, *shape), jnp.float32))["params"])
 
 
-def dense_discriminator(
-    num_private: int, widths: Sequence[int]
-) -> tuple[Callable[[Array, int], Params], Callable[[Params, Array], Array]]:
+def dense_discriminator(num_private: int, widths: Sequence[int]):
     """Return `init(key, width of z)` and `apply(params, z)` of a dense discriminator without dropout."""
-    check_sizes("num_private", num_private, minimum=0)
-    check_sizes("discriminator_widths", tuple(widths), minimum=0)
+    check_sizes(minimum=0, num_private=num_private, discriminator_widths=widths)
     if not num_private:
         return (lambda key, width: {}), no_discriminator
-    module = DenseStack(tuple(widths), num_private)
+    module = DenseStack(widths, num_private)
     return (
         lambda key, width: init_module(module, key, width),
         lambda params, z: apply_module(module, params["discriminator"], z),
@@ -54,12 +61,7 @@ def dense_discriminator(
 
 
 def dense_layers(params: Params, *, last: str) -> tuple[Layer, ...]:
-    """Return the layers of a `DenseStack`.
-
-    Args:
-      params: Its parameters `Dense_0`, `Dense_1`, ...
-      last: Kind of the last layer, "dense" or "dense_relu"; the others are "dense_relu".
-    """
+    """Return the layers of a `DenseStack`; `last` is the kind of the last one, the others are dense_relu."""
     kinds = ["dense_relu"] * (len(params) - 1) + [last]
     stack = [params[f"Dense_{i}"] for i in range(len(params))]
     return tuple(Layer(kind, (a["kernel"], a["bias"])) for kind, a in zip(kinds, stack, strict=True))
@@ -94,25 +96,23 @@ def nn_networks(
       >>> networks.init(jax.random.key(0))["private"]["Dense_0"]["kernel"].shape
       (561, 50)
     """
-    shape, widths = tuple(np.atleast_1d(input_shape).tolist()), tuple(private_widths)
-    check_sizes("input_shape", shape)
-    check_sizes("num_outputs", num_outputs)
-    check_sizes("private_widths", widths)
-    check_sizes("public_widths", tuple(public_widths), minimum=0)
-    private_module = DenseStack(widths[:-1], widths[-1])
-    public_module = DenseStack(tuple(public_widths), num_outputs)
+    check_sizes(input_shape=input_shape, num_outputs=num_outputs, private_widths=private_widths)
+    check_sizes(minimum=0, public_widths=public_widths)
+    size, width = int(np.prod(input_shape)), private_widths[-1]
+    private_module = DenseStack(private_widths[:-1], width)
+    public_module = DenseStack(public_widths, num_outputs)
     init_discriminator, discriminator = dense_discriminator(num_private, discriminator_widths)
 
     def init(key):
         keys = jax.random.split(key, 3)
         return {
-            "private": init_module(private_module, keys[0], *shape),
-            "public": init_module(public_module, keys[1], widths[-1]),
-            "discriminator": init_discriminator(keys[2], widths[-1]),
+            "private": init_module(private_module, keys[0], size),
+            "public": init_module(public_module, keys[1], width),
+            "discriminator": init_discriminator(keys[2], width),
         }
 
     def private_layers(params):
-        return Layer("reshape", (), (math.prod(shape),)), *dense_layers(params["private"], last="dense_relu")
+        return Layer("reshape", (), (size,)), *dense_layers(params["private"], last="dense_relu")
 
     def private(params, x, *, key=None, dropout=0.0):
         return apply_jax(private_layers(params), x, key=key, rate=dropout)
@@ -139,24 +139,21 @@ def linear_networks(input_shape: int | Sequence[int], *, num_features: int | Non
       >>> networks.private({"private": {}}, jnp.ones((2, 3))).shape
       (2, 3)
     """
-    shape = tuple(np.atleast_1d(input_shape).tolist())
-    size = math.prod(shape)
-    check_sizes("input_shape", shape)
+    check_sizes(input_shape=input_shape, num_features=num_features)
+    size = int(np.prod(input_shape))
+    shapes = {}
     if num_features is not None:
-        check_sizes("num_features", num_features)
+        shapes = {"weights": (size, num_features), "mean": (size,), "offset": (num_features,)}
 
     def init(key):
-        sizes = {} if num_features is None else {"mean": size, "offset": num_features}
-        private = {name: jnp.zeros(length, jnp.float32) for name, length in sizes.items()}
-        if num_features is not None:
-            private["weights"] = jnp.zeros((size, num_features), jnp.float32)
+        private = {name: jnp.zeros(shape, jnp.float32) for name, shape in shapes.items()}
         return {"private": private, "public": {}, "discriminator": {}}
 
     def private_layers(params):
         flat = Layer("reshape", (), (size,))
         if num_features is None:
             return (flat,)
-        weights, mean, offset = (params["private"][name] for name in ("weights", "mean", "offset"))
+        weights, mean, offset = (params["private"][name] for name in shapes)
         # The mean is subtracted first: W'x and W'mean may be large where their difference is small.
         return flat, Layer("scale", (mean, np.ones(size, np.float32))), Layer("dense", (weights, offset))
 

@@ -1,11 +1,14 @@
-"""The layers of private networks: each kind states its JAX, NumPy and ONNX form and its cost in one place.
+"""The layers of private networks, and the record of the three networks.
 
-A NumPy form uses its arguments and `np` alone, because the runner for devices is assembled from the
-source of these functions.
+Each kind of layer states its JAX, NumPy and ONNX form and its cost in one place. A NumPy form uses its
+arguments and `np` alone, because the runner for devices is assembled from the source of these functions.
 """
 
+import functools
+import inspect
+import operator
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, ParamSpec, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -14,20 +17,18 @@ from jax import Array
 
 from privjax.numerics.convolution import convolve_and_pool
 
+Params = dict[str, Any]
+Rate = Any  # a number or a traced scalar; Any, so that an unannotated `dropout=0.0` fits
+Arguments = ParamSpec("Arguments")
+Constructor = Callable[Arguments, "Networks"]
+
 
 class Layer(NamedTuple):
-    """One layer with its parameters.
+    """One layer with its parameters: NumPy arrays in an `Encoder`, traced arrays in training."""
 
-    Attributes:
-      kind: A key of `LAYER_KINDS`.
-      arrays: The parameters: NumPy arrays in an `Encoder`, traced arrays in training.
-      shape: The shape of one row, where the kind needs it: the image of a convolution, the result of a
-        reshape.
-    """
-
-    kind: str
+    kind: str  # a key of `LAYER_KINDS`
     arrays: tuple[Any, ...] = ()
-    shape: tuple[int, ...] = ()
+    shape: tuple[int, ...] = ()  # of one row: the image of a convolution, the result of a reshape
 
 
 class OnnxNode(NamedTuple):
@@ -39,22 +40,13 @@ class OnnxNode(NamedTuple):
 
 
 class LayerKind(NamedTuple):
-    """All that the library knows about one kind of layer.
+    """All that the library knows about one kind of layer; forward passes take `(x, *arrays, shape=)`."""
 
-    Attributes:
-      jax: Forward pass `jax(x, *arrays, shape=)` in JAX, for training and StableHLO.
-      numpy: Forward pass `numpy(x, *arrays, shape=)` in NumPy, for devices and the estimator, in the widest
-        type of its inputs.
-      onnx: The same pass as ONNX nodes.
-      multiply_adds: Multiply-adds that one row costs.
-      hidden: Whether dropout acts on the output, unless it is z.
-    """
-
-    jax: Callable[..., Array]
-    numpy: Callable[..., np.ndarray]
+    jax: Callable[..., Array]  # for training and StableHLO
+    numpy: Callable[..., np.ndarray]  # for devices and the estimator, in the widest type of its inputs
     onnx: Callable[[Layer], Sequence[OnnxNode]]
-    multiply_adds: Callable[[Layer], int] = lambda layer: 0
-    hidden: bool = False
+    multiply_adds: Callable[[Layer], int] = lambda layer: 0  # of one row
+    hidden: bool = False  # whether dropout acts on the output, unless it is z
 
 
 def _scale(x, shift, spread, *, shape):
@@ -110,32 +102,32 @@ def _onnx_convolve_pool_relu(layer: Layer) -> Sequence[OnnxNode]:
 
 LAYER_KINDS: dict[str, LayerKind] = {
     "scale": LayerKind(
-        jax=_scale,
-        numpy=_scale,
+        _scale,
+        _scale,
         onnx=lambda layer: [OnnxNode("Sub", layer.arrays[:1]), OnnxNode("Div", layer.arrays[1:])],
     ),
     "reshape": LayerKind(
-        jax=_reshape,
-        numpy=_reshape,
+        _reshape,
+        _reshape,
         # In ONNX a size of 0 copies the size of the input, here the number of rows.
         onnx=lambda layer: [OnnxNode("Reshape", (np.array([0, *layer.shape], np.int64),))],
     ),
     "dense": LayerKind(
-        jax=_dense,
-        numpy=_dense,
+        _dense,
+        _dense,
         onnx=lambda layer: [OnnxNode("Gemm", layer.arrays)],
         multiply_adds=lambda layer: layer.arrays[0].size,
     ),
     "dense_relu": LayerKind(
-        jax=_dense_relu_jax,
-        numpy=_dense_relu,
+        _dense_relu_jax,
+        _dense_relu,
         onnx=lambda layer: [OnnxNode("Gemm", layer.arrays), OnnxNode("Relu")],
         multiply_adds=lambda layer: layer.arrays[0].size,
         hidden=True,
     ),
     "convolve_pool_relu": LayerKind(
-        jax=_convolve_pool_relu_jax,
-        numpy=_convolve_pool_relu,
+        _convolve_pool_relu_jax,
+        _convolve_pool_relu,
         onnx=_onnx_convolve_pool_relu,
         multiply_adds=lambda layer: layer.arrays[0].size * layer.shape[0] * layer.shape[1],
         hidden=True,
@@ -193,3 +185,123 @@ def dropout(x: Array, *, key: Array | None, rate: Array | float) -> Array:
     bits = jax.lax.cond(kept_of_256 < 256, draw, lambda key: jnp.zeros(x.shape, jnp.uint8), key)
     kept = bits < kept_of_256.astype(jnp.uint16)
     return jnp.where(kept, x * (256.0 / jnp.maximum(kept_of_256, 1.0)).astype(x.dtype), 0)
+
+
+class Network(Protocol):
+    """A network as a function of the parameters of all networks and of rows."""
+
+    def __call__(
+        self, params: Params, rows: Array, /, *, key: Array | None = None, dropout: Rate = 0.0
+    ) -> Array:
+        """Return a row for each row."""
+        ...
+
+
+def no_public(params: Params, z: Array, *, key: Array | None = None, dropout: Rate = 0.0) -> Array:
+    """Raise: these networks are an encoder alone."""
+    raise ValueError("networks has no public network: train nn_networks, cnn_networks or scnn_networks.")
+
+
+def no_discriminator(params: Params, z: Array) -> Array:
+    """Raise: these networks have no discriminator."""
+    raise ValueError(
+        "networks has no discriminator: build it with num_private=, the number of private outputs."
+    )
+
+
+class Networks(NamedTuple):
+    """The private, public and discriminator networks, as pure functions of one dict of parameters.
+
+    Training needs nothing else, so Flax NNX, Equinox or plain functions serve as well as the networks of
+    this package. With `key=None` the networks are deterministic. With a key, units of hidden layers are
+    dropped at the rate `dropout`, an array, so that another rate is not another compilation.
+
+    Attributes:
+      init: `init(key)` returns `{"private": ..., "public": ..., "discriminator": ...}`, each a pytree
+        of arrays; `{}` without a discriminator.
+      private: `private(params, x, *, key=None, dropout=0.0)` returns z [n, d].
+      public: `public(params, z, *, key=None, dropout=0.0)` returns logits [n, k], or predictions when
+        y is continuous. It may read `params["private"]`, as the tied projection of SCNN does.
+      discriminator: `discriminator(params, z)` returns scores [n, l].
+      projection: `projection(params)` returns the matrix W to keep orthonormal, or None.
+      settings: The settings from which `make_networks` builds the same record; None for a user's own.
+      private_layers: `private_layers(params)` returns the private network as plain layers, which can be
+        exported; None for a user's own networks.
+    """
+
+    init: Callable[[Array], Params]
+    private: Network
+    public: Network
+    discriminator: Callable[[Params, Array], Array] = no_discriminator
+    projection: Callable[[Params], Array | None] = lambda params: None
+    settings: tuple[tuple[str, Any], ...] | None = None
+    private_layers: Callable[[Params], tuple[Layer, ...]] | None = None
+
+
+NETWORKS: dict[str, Callable[..., Networks]] = {}  # filled by `network_kind`
+
+
+def network_kind(kind: str) -> Callable[[Constructor[Arguments]], Constructor[Arguments]]:
+    """Decorate a constructor of networks from integers and tuples of integers, and register it.
+
+    The constructor returns the same record for the same settings, so training compiles once, and the record
+    carries its settings. Its body gets plain integers, and tuples for all shapes and widths.
+    """
+
+    def decorate(build: Constructor[Arguments]) -> Constructor[Arguments]:
+        signature = inspect.signature(build)
+
+        @functools.cache
+        def build_once(items: tuple[tuple[str, Any], ...]) -> Networks:
+            networks = build(**dict(items))  # pyright: ignore[reportCallIssue]
+            # One compilation instead of one for each small operation of the initialisers.
+            return networks._replace(init=jax.jit(networks.init), settings=(("kind", kind), *items))
+
+        @functools.wraps(build)
+        def constructor(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Networks:
+            bound = signature.bind(*args, **kwargs)
+            bound.apply_defaults()
+            return build_once(tuple((name, _plain(name, value)) for name, value in bound.arguments.items()))
+
+        NETWORKS[kind] = constructor
+        return constructor
+
+    return decorate
+
+
+def _plain(name: str, value: Any) -> Any:
+    """Return an argument as Python integers, which can be hashed and written as JSON."""
+    if value is None:
+        return None
+    if np.ndim(value) == 0 and not name.endswith("shape"):
+        return operator.index(value)
+    return tuple(operator.index(size) for size in np.atleast_1d(value).tolist())
+
+
+def make_networks(settings: Mapping[str, Any]) -> Networks:
+    """Build the networks whose `settings` these are, also after the settings went through JSON.
+
+    Example:
+      >>> networks = NETWORKS["nn"](4, num_outputs=2)
+      >>> make_networks(dict(networks.settings)) is networks
+      True
+    """
+    arguments = dict(settings)
+    kind = arguments.pop("kind", None)
+    if kind not in NETWORKS:
+        raise ValueError(f"settings must name their kind, one of {', '.join(NETWORKS)}, got {kind!r}.")
+    return NETWORKS[kind](**arguments)
+
+
+def is_built_in(networks: Networks) -> bool:
+    """Return whether `make_networks` builds these networks, with the same functions."""
+    return networks.settings is not None and make_networks(dict(networks.settings)) == networks
+
+
+def check_sizes(*, minimum: int = 1, **sizes: Any) -> None:
+    """Raise ValueError for numbers below the minimum, and for widths that are too few or not positive."""
+    for name, size in sizes.items():
+        if isinstance(size, int) and size < minimum:
+            raise ValueError(f"{name} must be at least {minimum}, got {size}.")
+        if isinstance(size, tuple) and (len(size) < minimum or any(side < 1 for side in size)):
+            raise ValueError(f"{name} must hold at least {minimum} positive widths, got {size}.")

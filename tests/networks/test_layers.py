@@ -22,8 +22,7 @@ from privjax.networks import (
     nn_networks,
     scnn_networks,
 )
-from privjax.networks.layers import LayerKind, OnnxNode
-from privjax.networks.record import network_kind
+from privjax.networks.layers import LayerKind, OnnxNode, network_kind
 from privjax.training import fit
 
 RNG = np.random.default_rng(0)
@@ -212,6 +211,8 @@ def test_a_layer_kind_and_a_network_kind_are_one_entry_each(monkeypatch, tmp_pat
         return x * x
 
     kind = LayerKind(square, square, onnx=lambda layer: [OnnxNode("Mul", layer.arrays)])
+    monkeypatch.setitem(LAYER_KINDS, "square", kind)
+    monkeypatch.setattr("privjax.networks.layers.NETWORKS", dict(NETWORKS))
 
     @network_kind("squares")
     def squares_networks(input_shape, *, num_outputs):
@@ -225,8 +226,6 @@ def test_a_layer_kind_and_a_network_kind_are_one_entry_each(monkeypatch, tmp_pat
 
         return dense._replace(private=private, private_layers=private_layers)
 
-    monkeypatch.setitem(LAYER_KINDS, "square", kind)
-    monkeypatch.setitem(NETWORKS, "squares", squares_networks)
     x = _normal(40, 3)
     networks = squares_networks(3, num_outputs=2)
     result = fit(x, x[:, 0] ** 2 > 0.5, x[:, 1] > 0, networks=networks, num_epochs=2)
