@@ -12,10 +12,11 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from scipy.special import softmax
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import accuracy_score, r2_score
-from sklearn.utils import ClassifierTags, RegressorTags, check_array, check_random_state
+from sklearn.utils import ClassifierTags, RegressorTags, check_array, check_random_state, check_scalar
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -119,13 +120,12 @@ class PrivacyTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
           The fitted transformer.
         """
         X, y = self._validate(X, y, ensure_min_samples=2)
-        private, weights = {}, None
-        if sensitive_features is not None:
-            private = _private_columns(sensitive_features, len(X))
-        elif self.privacy_weight != 0:
+        if sensitive_features is None and self.privacy_weight != 0:
             raise ValueError(
                 "fit needs sensitive_features=, the labels to hide; to hide nothing, set privacy_weight=0.0."
             )
+        private = {} if sensitive_features is None else _private_columns(sensitive_features, len(X))
+        weights = None
         if sample_weight is not None:
             weights = _check_weights(sample_weight, len(X))
             rows = weights > 0  # a row of weight 0 must not take a place in a batch
@@ -136,6 +136,9 @@ class PrivacyTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         target = _encode("y", y, kinds.get("y"), weights)
         hidden = {name: _encode(_quote(name), v, kinds.get(name), weights) for name, v in private.items()}
         result = self._train(X, target, hidden, weights)
+        if result.status == "diverged":
+            message = "training diverged, so the last finite parameters are kept: lower privacy_weight."
+            warnings.warn(message, ConvergenceWarning, stacklevel=2)
         self.encoder_ = result.encoder
         self._public = dense_layers(jax.tree.map(np.asarray, result.state.params["public"]), last="dense")
         self._target = target._replace(values=np.empty(0))  # without the rows
@@ -148,15 +151,18 @@ class PrivacyTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         if np.abs(X).max() > np.finfo(np.float32).max:
             raise ValueError("X holds values too large for float32, the type of the networks: divide them.")
         objective = self._find_objective(private)
+        check_scalar(self.n_components, "n_components", numbers.Integral, min_val=1)
+        for name in ("private_widths", "public_widths"):
+            for width in check_scalar(getattr(self, name), name, (tuple, list)):
+                check_scalar(width, name, numbers.Integral, min_val=1)
         networks = nn_networks(
             X.shape[1],
             num_outputs=y.width,
             num_private=sum(label.width for label in private.values()) if objective.discriminator_loss else 0,
-            private_widths=_check_widths("private_widths", self.private_widths)
-            + _check_widths("n_components", [self.n_components]),
-            public_widths=_check_widths("public_widths", self.public_widths),
+            private_widths=(*self.private_widths, self.n_components),
+            public_widths=tuple(self.public_widths),
         )
-        result = fit(
+        return fit(
             X,
             y.values,
             {name: label.values for name, label in private.items()} or np.zeros((len(X), 1)),
@@ -168,10 +174,6 @@ class PrivacyTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
             batch_size=self.batch_size,
             seed=check_random_state(self.random_state).randint(np.iinfo(np.int32).max),
         )
-        if result.status == "diverged":
-            message = "training diverged, so the last finite parameters are kept: lower privacy_weight."
-            warnings.warn(message, ConvergenceWarning, stacklevel=3)
-        return result
 
     def _plain_weight(self) -> float | dict[str, float]:
         """Return Python numbers, by text: a grid search sets NumPy numbers, and a column may be a number."""
@@ -179,11 +181,12 @@ class PrivacyTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         return {str(k): float(v) for k, v in weight.items()} if isinstance(weight, dict) else float(weight)
 
     def _find_objective(self, private: dict[str, "_Label"]) -> Objective:
-        objective = (
-            self.objective if isinstance(self.objective, Objective) else make_objective(self.objective)
-        )
+        objective = make_objective(self.objective) if isinstance(self.objective, str) else self.objective
         if self.max_epochs is not None:
             objective = objective._replace(schedule=objective.schedule._replace(max_epochs=self.max_epochs))
+        if not private:
+            no_loss = {"privacy_loss": _no_loss, "discriminator_loss": None, "draw": None}
+            return objective._replace(**no_loss, continuous=True)
         for name, label in private.items():
             if label.classes is None and not objective.continuous:
                 known = " or ".join(repr(entry.name) for entry in OBJECTIVES.values() if entry.continuous)
@@ -191,9 +194,7 @@ class PrivacyTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
                     f"{_quote(name)} is continuous, but {objective.name} compares classes: set "
                     f"objective={known}, or cut it into classes."
                 )
-        if private:
-            return objective
-        return objective._replace(privacy_loss=_no_loss, discriminator_loss=None, draw=None, continuous=True)
+        return objective
 
     def transform(self, X) -> np.ndarray:
         """Release z [n, n_components] for the rows of X, in the type of X."""
@@ -210,9 +211,7 @@ class PrivacyTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
     @available_if(lambda self: self._kind_of_y() != "continuous")
     def predict_proba(self, X) -> np.ndarray:
         """Predict probabilities [n, classes] in the order of `classes_`; absent if y is continuous."""
-        outputs = self._outputs(X)
-        odds = np.exp(outputs - outputs.max(1, keepdims=True))
-        return odds / odds.sum(1, keepdims=True)
+        return softmax(self._outputs(X), axis=1)
 
     def score(self, X, y, sample_weight=None) -> float:
         """Compute the utility of the release: accuracy, or R^2 if y is continuous."""
@@ -258,30 +257,26 @@ class PrivacyTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         """Read a transformer that `save` wrote; a damaged or changed file raises ValueError."""
         header, arrays = read_arrays(Path(path))
         try:
-            return cls._from_arrays(header, arrays)
+            if header["format"] != _FORMAT:
+                raise ValueError(f"its format is {header['format']!r}")
+            params: Any = {k: tuple(v) if isinstance(v, list) else v for k, v in header["params"].items()}
+            fitted = cls(**params)
+            for name in _ATTRIBUTES:
+                setattr(fitted, name, header["attributes"][name])
+            width, names = fitted.n_features_in_, header["feature_names"]
+            if names:
+                fitted.feature_names_in_ = np.asarray(names, dtype=object)
+            fitted.encoder_ = Encoder.from_arrays(header, arrays)
+            depth = (1 + sum(name.startswith("public/") for name in arrays)) // 2
+            public = [{key: arrays[f"public/{i}/{key}"] for key in ("kernel", "bias")} for i in range(depth)]
+            fitted._public = dense_layers({f"Dense_{i}": a for i, a in enumerate(public)}, last="dense")
+            fitted._target = _Label(np.empty(0), arrays.get("classes"), *map(float, header["y"]))
+            # One row of zeros shows whether everything fits together.
+            outputs = _apply((*fitted.encoder_.layers, *fitted._public), np.zeros((1, width)))
+            if outputs.shape != (1, fitted._target.width) or (names and len(names) != width):
+                raise ValueError("its names or classes do not fit its networks")
         except Exception as error:  # a forged file may raise any error
             raise ValueError(f"{path} is not a valid {_FORMAT} file ({error}): save it again.") from None
-
-    @classmethod
-    def _from_arrays(cls, header: dict[str, Any], arrays: dict[str, np.ndarray]) -> "PrivacyTransformer":
-        if header.get("format") != _FORMAT:
-            raise ValueError(f"its format is {header.get('format')!r}")
-        params: Any = {k: tuple(v) if isinstance(v, list) else v for k, v in header["params"].items()}
-        fitted = cls(**params)
-        for name in _ATTRIBUTES:
-            setattr(fitted, name, header["attributes"][name])
-        width, names = fitted.n_features_in_, header["feature_names"]
-        if names:
-            fitted.feature_names_in_ = np.asarray(names, dtype=object)
-        fitted.encoder_ = Encoder.from_arrays(header, arrays)
-        depth = (1 + sum(name.startswith("public/") for name in arrays)) // 2
-        public = [{key: arrays[f"public/{i}/{key}"] for key in ("kernel", "bias")} for i in range(depth)]
-        fitted._public = dense_layers({f"Dense_{i}": layer for i, layer in enumerate(public)}, last="dense")
-        fitted._target = _Label(np.empty(0), arrays.get("classes"), *map(float, header["y"]))
-        # One row of zeros shows whether everything fits together.
-        outputs = _apply((*fitted.encoder_.layers, *fitted._public), np.zeros((1, width)))
-        if outputs.shape != (1, fitted._target.width) or (names and len(names) != width):
-            raise ValueError("its names or classes do not fit its networks")
         return fitted
 
     def _outputs(self, X) -> np.ndarray:
@@ -350,8 +345,9 @@ class _Label(NamedTuple):
 def _encode(name: str, values: Any, kind: str | None, weights: np.ndarray | None) -> _Label:
     """Encode a label; without a kind, numbers with fractions are continuous and all else is classes."""
     values = _plain(name, values)
-    if (values == values[0]).all():
-        raise ValueError(f"{name} has one class only, {values[0]!s}: at least two are needed.")
+    classes, codes = np.unique(values, return_inverse=True)
+    if len(classes) == 1:
+        raise ValueError(f"{name} has one class only, {classes[0]!s}: at least two are needed.")
     fractions = values.dtype.kind == "f" and bool((values != np.floor(values)).any())
     if kind == "category" and fractions:
         raise ValueError(f"{name} holds fractions, so it is continuous and not a category.")
@@ -359,13 +355,29 @@ def _encode(name: str, values: Any, kind: str | None, weights: np.ndarray | None
         raise ValueError(f"{name} does not hold numbers, so it is a category and not continuous.")
     if kind == "continuous" or fractions:
         return _standardise(name, values.astype(np.float64), weights)
-    classes, numbers = np.unique(values, return_inverse=True)
     if kind is None and len(classes) > max(len(values) // 2, 2):
         raise ValueError(
             f"{name} has {len(classes)} classes in {len(values)} rows: say in kinds whether it is "
             "'continuous' or a 'category'."
         )
-    return _Label(numbers.astype(np.int32), classes)
+    return _Label(codes.astype(np.int32), classes)
+
+
+def _plain(name: str, values: Any) -> np.ndarray:
+    """Return text, numbers, booleans or dates [n], none of them missing."""
+    values = np.asarray(values)
+    try:
+        missing = (values != values).any()  # NaN and not-a-time differ from themselves
+        values = np.asarray(values.tolist()) if np.sort(values).dtype == object else values
+    except TypeError:  # from comparing None or pandas.NA, or text with numbers
+        raise TypeError(
+            f"{name} has missing values or mixes text and others: fill, or make all text."
+        ) from None
+    if missing or (values.dtype.kind == "f" and np.isinf(values).any()):
+        raise ValueError(f"{name} has missing or infinite values: drop or fill those rows.")
+    if values.ndim != 1 or values.dtype.kind not in "biufSUM":
+        raise TypeError(f"{name} must hold text, numbers, booleans or dates, one in a row.")
+    return values
 
 
 def _standardise(name: str, values: np.ndarray, weights: np.ndarray | None) -> _Label:
@@ -376,31 +388,6 @@ def _standardise(name: str, values: np.ndarray, weights: np.ndarray | None) -> _
     if not 0 < spread < np.inf:
         raise ValueError(f"{name} has a standard deviation of {spread:g}: give it in another unit.")
     return _Label(((values - mean) / spread)[:, None], None, float(mean), float(spread))
-
-
-def _plain(name: str, values: Any) -> np.ndarray:
-    """Return text, numbers, booleans or dates [n], none of them missing."""
-    values = np.asarray(values)
-    if values.dtype == object:
-        cells = values.tolist()
-        if any(map(_missing, cells)):
-            raise ValueError(f"{name} has missing values: drop or fill those rows.")
-        if len({isinstance(cell, str) for cell in cells}) > 1:
-            raise TypeError(f"{name} mixes text and other values: make them all text.")
-        values = np.asarray(cells)
-    if values.ndim != 1 or values.dtype.kind not in "biufSUM":
-        raise TypeError(f"{name} must hold text, numbers, booleans or dates, one in a row.")
-    # NaN and not-a-time differ from themselves.
-    if (values != values).any() or (values.dtype.kind == "f" and np.isinf(values).any()):
-        raise ValueError(f"{name} has missing or infinite values: drop or fill those rows.")
-    return values
-
-
-def _missing(cell: Any) -> bool:
-    try:
-        return cell is None or bool(cell != cell)
-    except TypeError:  # the comparison of pandas.NA has no truth value
-        return True
 
 
 def _private_columns(sensitive_features: Any, num_rows: int) -> dict[str, np.ndarray]:
@@ -455,15 +442,6 @@ def _check_weights(weights: Any, num_rows: int) -> np.ndarray:
     if not np.isfinite(weights).all() or weights.min() < 0 or not weights.any():
         raise ValueError("sample_weight must be finite, not negative, and not all zero.")
     return weights
-
-
-def _check_widths(name: str, widths: Any) -> tuple[int, ...]:
-    if np.ndim(widths) != 1:
-        raise ValueError(f"{name} must be a tuple of whole numbers, got {widths!r}.")
-    for width in widths:
-        if not isinstance(width, numbers.Integral) or width < 1:
-            raise ValueError(f"{name} must be a whole number of at least 1, got {width!r}.")
-    return tuple(widths)
 
 
 def _objective_name(objective: str | Objective) -> str:
