@@ -5,7 +5,7 @@ import math
 import numbers
 import os
 import warnings
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,13 +18,13 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils import ClassifierTags, RegressorTags, check_array, check_random_state, check_scalar
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from privjax.encoder import Encoder
 from privjax.exporting import Header, write_encoder
 from privjax.files import read_arrays, write_arrays
 from privjax.networks import Layer, apply_numpy, dense_layers, nn_networks
-from privjax.objectives import OBJECTIVES, Objective, make_objective
+from privjax.objectives import Objective, make_objective
 from privjax.training import FitResult, fit
 
 _FLOATS: Any = (np.float64, np.float32)
@@ -40,9 +40,8 @@ class PrivacyTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
     `transform` gives the release z of the private network; `predict` applies the public network to z.
     Numbers with fractions are continuous labels, standardised internally; all other labels are classes.
 
-    `check_estimator(PrivacyTransformer(privacy_weight=0.0))` passes except for
-    `check_sample_weight_equivalence_on_dense_data`: batches and dropout are drawn per row, so a row of weight
-    2 equals two rows on average only. Rows of weight 0 are dropped.
+    A row of weight 2 equals two rows on average only, because batches and dropout are drawn per row. Rows of
+    weight 0 are dropped. All other checks of `check_estimator` pass for `privacy_weight=0.0`.
 
     Args:
       objective: A key of `privjax.objectives.OBJECTIVES`, or an `Objective`. Continuous private variables
@@ -64,8 +63,6 @@ class PrivacyTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
       n_iter_: Number of trained epochs.
       status_: "converged", "finished" (reached its last epoch) or "diverged".
       history_: `losses`, `measures` and `rate_scale` per epoch; `privacy` and `probe` by private variable.
-      n_features_in_: Number of columns of X.
-      feature_names_in_: Names of the columns of X, if all are strings.
       encoder_: The `Encoder` of the private network.
 
     Example:
@@ -121,18 +118,22 @@ class PrivacyTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         """
         X, y = self._validate(X, y, ensure_min_samples=2)
         if sensitive_features is None and self.privacy_weight != 0:
-            raise ValueError(
-                "fit needs sensitive_features=, the labels to hide; to hide nothing, set privacy_weight=0.0."
-            )
+            raise ValueError("fit needs sensitive_features=, or privacy_weight=0.0 to hide nothing.")
         private = {} if sensitive_features is None else _private_columns(sensitive_features, len(X))
         weights = None
         if sample_weight is not None:
-            weights = _check_weights(sample_weight, len(X))
+            weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
             rows = weights > 0  # a row of weight 0 must not take a place in a batch
             X, y, weights = X[rows], y[rows], weights[rows]
             private = {name: values[rows] for name, values in private.items()}
             weights = None if (weights == weights[0]).all() else weights / weights.mean()
-        kinds = _check_kinds(self.kinds, private)
+        kinds = {str(name): kind for name, kind in (self.kinds or {}).items()}
+        for name, kind in kinds.items():
+            if name not in ("y", *private) or kind not in ("category", "continuous"):
+                known = ", ".join(["y", *private])
+                raise ValueError(
+                    f"kinds must map {known} to 'category' or 'continuous', got {name!r}: {kind!r}."
+                )
         target = _encode("y", y, kinds.get("y"), weights)
         hidden = {name: _encode(_quote(name), v, kinds.get(name), weights) for name, v in private.items()}
         result = self._train(X, target, hidden, weights)
@@ -150,7 +151,12 @@ class PrivacyTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
     def _train(self, X, y: "_Label", private: dict[str, "_Label"], weights: np.ndarray | None) -> FitResult:
         if np.abs(X).max() > np.finfo(np.float32).max:
             raise ValueError("X holds values too large for float32, the type of the networks: divide them.")
-        objective = self._find_objective(private)
+        objective = self._objective
+        if self.max_epochs is not None:
+            objective = objective._replace(schedule=objective.schedule._replace(max_epochs=self.max_epochs))
+        if not private:
+            no_loss = {"privacy_loss": _no_loss, "discriminator_loss": None, "draw": None}
+            objective = objective._replace(**no_loss, continuous=True)
         check_scalar(self.n_components, "n_components", numbers.Integral, min_val=1)
         for name in ("private_widths", "public_widths"):
             for width in check_scalar(getattr(self, name), name, (tuple, list)):
@@ -180,25 +186,13 @@ class PrivacyTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         weight = self.privacy_weight
         return {str(k): float(v) for k, v in weight.items()} if isinstance(weight, dict) else float(weight)
 
-    def _find_objective(self, private: dict[str, "_Label"]) -> Objective:
-        objective = make_objective(self.objective) if isinstance(self.objective, str) else self.objective
-        if self.max_epochs is not None:
-            objective = objective._replace(schedule=objective.schedule._replace(max_epochs=self.max_epochs))
-        if not private:
-            no_loss = {"privacy_loss": _no_loss, "discriminator_loss": None, "draw": None}
-            return objective._replace(**no_loss, continuous=True)
-        for name, label in private.items():
-            if label.classes is None and not objective.continuous:
-                known = " or ".join(repr(entry.name) for entry in OBJECTIVES.values() if entry.continuous)
-                raise ValueError(
-                    f"{_quote(name)} is continuous, but {objective.name} compares classes: set "
-                    f"objective={known}, or cut it into classes."
-                )
-        return objective
+    @property
+    def _objective(self) -> Objective:
+        return make_objective(self.objective) if isinstance(self.objective, str) else self.objective
 
     def transform(self, X) -> np.ndarray:
         """Release z [n, n_components] for the rows of X, in the type of X."""
-        X = self._validate_fitted(X)
+        X = self._validate(X)
         return _apply(self.encoder_.layers, X).astype(X.dtype, copy=False)
 
     def predict(self, X) -> np.ndarray:
@@ -221,13 +215,9 @@ class PrivacyTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
     def export(self, to: str | os.PathLike) -> Header:
         """Write the encoder alone to a file for the device; see `privjax.export`."""
         check_is_fitted(self)
-        return write_encoder(
-            self.encoder_,
-            to,
-            names=tuple(getattr(self, "feature_names_in_", ())) or None,
-            objective=_objective_name(self.objective),
-            privacy_weight=self._plain_weight(),
-        )
+        names = tuple(getattr(self, "feature_names_in_", ())) or None
+        origin = {"objective": self._objective.name, "privacy_weight": self._plain_weight()}
+        return write_encoder(self.encoder_, to, names=names, **origin)
 
     def save(self, path: str | os.PathLike) -> None:
         """Write the fitted transformer to an npz file, without pickle.
@@ -235,7 +225,7 @@ class PrivacyTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         An `Objective` is saved as its name, and a random generator as None.
         """
         check_is_fitted(self)
-        params = self.get_params(deep=False) | {"objective": _objective_name(self.objective)}
+        params = self.get_params(deep=False) | {"objective": self._objective.name}
         if isinstance(self.random_state, np.random.RandomState):
             params["random_state"] = None
         header, arrays = self.encoder_.to_arrays()
@@ -280,7 +270,7 @@ class PrivacyTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         return fitted
 
     def _outputs(self, X) -> np.ndarray:
-        X = self._validate_fitted(X)
+        X = self._validate(X)
         return _apply((*self.encoder_.layers, *self._public), X)
 
     @property
@@ -315,17 +305,21 @@ class PrivacyTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
             tags.estimator_type, tags.regressor_tags = "regressor", RegressorTags()
         return tags
 
-    def _validate_fitted(self, X) -> np.ndarray:
-        check_is_fitted(self)
-        return self._validate(X, reset=False)
-
     def _validate(self, X, *y, **options) -> Any:
+        if not y:
+            check_is_fitted(self)
+            options["reset"] = False
         try:
             # C order: sums over rows in another memory layout round differently.
             return validate_data(self, X, *y, dtype=_FLOATS, order="C", **options)
         except (TypeError, ValueError):
             for name in getattr(X, "columns", ()):
-                _check_column(X, name)
+                try:
+                    np.result_type(np.asarray(X[name]).dtype, np.float64)  # dates would pass as numbers below
+                    check_array(X[[name]], dtype=_FLOATS, ensure_all_finite=False, ensure_min_samples=0)
+                except (TypeError, ValueError):
+                    remedy = "encode it first, for instance with OneHotEncoder"
+                    raise ValueError(f"X column {name!r} does not hold numbers: {remedy}.") from None
             raise
 
 
@@ -343,7 +337,10 @@ class _Label(NamedTuple):
 
 
 def _encode(name: str, values: Any, kind: str | None, weights: np.ndarray | None) -> _Label:
-    """Encode a label; without a kind, numbers with fractions are continuous and all else is classes."""
+    """Encode a label; without a kind, numbers with fractions are continuous and all else is classes.
+
+    Continuous labels are standardised, so that a privacy weight has one meaning in all units.
+    """
     values = _plain(name, values)
     classes, codes = np.unique(values, return_inverse=True)
     if len(classes) == 1:
@@ -354,7 +351,13 @@ def _encode(name: str, values: Any, kind: str | None, weights: np.ndarray | None
     if kind == "continuous" and values.dtype.kind not in "biuf":
         raise ValueError(f"{name} does not hold numbers, so it is a category and not continuous.")
     if kind == "continuous" or fractions:
-        return _standardise(name, values.astype(np.float64), weights)
+        values = values.astype(np.float64)
+        with np.errstate(over="ignore", invalid="ignore"):
+            mean = np.average(values, weights=weights)
+            spread = np.sqrt(np.average((values - mean) ** 2, weights=weights))
+        if not 0 < spread < np.inf:
+            raise ValueError(f"{name} has a standard deviation of {spread:g}: give it in another unit.")
+        return _Label(((values - mean) / spread)[:, None], None, float(mean), float(spread))
     if kind is None and len(classes) > max(len(values) // 2, 2):
         raise ValueError(
             f"{name} has {len(classes)} classes in {len(values)} rows: say in kinds whether it is "
@@ -370,9 +373,7 @@ def _plain(name: str, values: Any) -> np.ndarray:
         missing = (values != values).any()  # NaN and not-a-time differ from themselves
         values = np.asarray(values.tolist()) if np.sort(values).dtype == object else values
     except TypeError:  # from comparing None or pandas.NA, or text with numbers
-        raise TypeError(
-            f"{name} has missing values or mixes text and others: fill, or make all text."
-        ) from None
+        raise TypeError(f"{name} has missing values or mixes text and others: fill or convert.") from None
     if missing or (values.dtype.kind == "f" and np.isinf(values).any()):
         raise ValueError(f"{name} has missing or infinite values: drop or fill those rows.")
     if values.ndim != 1 or values.dtype.kind not in "biufSUM":
@@ -380,22 +381,11 @@ def _plain(name: str, values: Any) -> np.ndarray:
     return values
 
 
-def _standardise(name: str, values: np.ndarray, weights: np.ndarray | None) -> _Label:
-    """Standardise a quantity, so that a privacy weight has one meaning in all units."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        mean = np.average(values, weights=weights)
-        spread = np.sqrt(np.average((values - mean) ** 2, weights=weights))
-    if not 0 < spread < np.inf:
-        raise ValueError(f"{name} has a standard deviation of {spread:g}: give it in another unit.")
-    return _Label(((values - mean) / spread)[:, None], None, float(mean), float(spread))
-
-
 def _private_columns(sensitive_features: Any, num_rows: int) -> dict[str, np.ndarray]:
     """Return the private variables by name: the columns of a table, or a vector."""
-    if isinstance(sensitive_features, Mapping):
-        columns = list(sensitive_features.items())
-    elif hasattr(sensitive_features, "columns"):
-        columns = [(name, sensitive_features[name]) for name in sensitive_features.columns]
+    if isinstance(sensitive_features, Mapping) or hasattr(sensitive_features, "columns"):
+        names = getattr(sensitive_features, "columns", sensitive_features)
+        columns = [(name, sensitive_features[name]) for name in names]
     else:
         values = np.asarray(sensitive_features)
         columns = list(enumerate(values.T)) if values.ndim == 2 else [(_VECTOR, values)]
@@ -414,38 +404,6 @@ def _private_columns(sensitive_features: Any, num_rows: int) -> dict[str, np.nda
 def _quote(name: str) -> str:
     """Return the name of a private variable in messages."""
     return _VECTOR if name == _VECTOR else f"sensitive_features[{name!r}]"
-
-
-def _check_kinds(kinds: Mapping[str, str] | None, private: Collection[str]) -> dict[str, str]:
-    kinds = {str(name): kind for name, kind in (kinds or {}).items()}
-    for name, kind in kinds.items():
-        if name not in ("y", *private) or kind not in ("category", "continuous"):
-            known = ", ".join(["y", *private])
-            raise ValueError(f"kinds must map {known} to 'category' or 'continuous', got {name!r}: {kind!r}.")
-    return kinds
-
-
-def _check_column(X: Any, name: Any) -> None:
-    try:
-        np.result_type(np.asarray(X[name]).dtype, np.float64)  # check_array would accept dates as numbers
-        check_array(X[[name]], dtype=_FLOATS, ensure_all_finite=False, ensure_min_samples=0)
-    except (TypeError, ValueError):
-        raise ValueError(
-            f"X column {name!r} does not hold numbers: encode it first, for instance with OneHotEncoder."
-        ) from None
-
-
-def _check_weights(weights: Any, num_rows: int) -> np.ndarray:
-    weights = np.asarray(weights, np.float64)
-    if weights.shape != (num_rows,):
-        raise ValueError(f"sample_weight must be one number for each of the {num_rows} rows of X.")
-    if not np.isfinite(weights).all() or weights.min() < 0 or not weights.any():
-        raise ValueError("sample_weight must be finite, not negative, and not all zero.")
-    return weights
-
-
-def _objective_name(objective: str | Objective) -> str:
-    return objective if isinstance(objective, str) else objective.name
 
 
 def _no_loss(z, p, **_):

@@ -261,13 +261,13 @@ def test_fit_without_private_variables_needs_weight_zero(data):
         ({}, dict(sensitive_features=pd.Series([1, "1"] * 30, dtype=object)), "mixes text and others"),
         ({}, dict(sensitive_features=np.arange(60) * 1j), "must hold text, numbers"),
         ({}, dict(sensitive_features=np.arange(60)), "60 classes in 60 rows: say in kinds"),
-        ({}, dict(sensitive_features=np.arange(60) / 7), "is continuous, but mmd compares classes: set"),
+        ({}, dict(sensitive_features=np.arange(60) / 7), "is continuous, but mmd compares classes: use"),
         ({}, dict(y=["run"] * 60), "y has one class only, run"),
         ({}, dict(y=[[0, 1]] * 60), "1d array"),
         ({}, dict(y=[0.5, np.nan] * 30), "Input y contains NaN"),
-        ({}, dict(sample_weight=[1.0] * 59), "one number for each of the 60 rows"),
-        ({}, dict(sample_weight=[-1.0] * 60), "not negative"),
-        ({}, dict(sample_weight=[0.0] * 60), "not all zero"),
+        ({}, dict(sample_weight=[1.0] * 59), r"sample_weight.shape == \(59,\), expected \(60,\)"),
+        ({}, dict(sample_weight=[-1.0] * 60), "Negative values in data passed to `sample_weight`"),
+        ({}, dict(sample_weight=[0.0] * 60), "weights must contain at least one non-zero"),
         (dict(objective="magic"), {}, "objective must be one of mmd"),
         (dict(privacy_weight=-1.0), {}, "privacy_weight.* must be a finite number, not negative"),
         (dict(privacy_weight={"usr": 1.0}), {}, r"must name the private variables \['sensitive_features'\]"),
@@ -317,7 +317,7 @@ def test_pipelines_and_searches_route_the_private_variable(data, fitted):
         # Both arguments reach fit.
         with pytest.raises(ValueError, match="needs sensitive_features="):
             clone(pipeline).fit(x, y)
-        with pytest.raises(ValueError, match="sample_weight must be finite, not negative"):
+        with pytest.raises(ValueError, match="Negative values in data passed to `sample_weight`"):
             clone(pipeline).fit(x, y, sensitive_features=s, sample_weight=np.full(N, -1.0))
 
 
