@@ -21,7 +21,8 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from privjax.encoder import Encoder
-from privjax.exporting import Header, write_encoder
+from privjax.exporting import Header
+from privjax.exporting.device import write_encoder
 from privjax.files import read_arrays, write_arrays
 from privjax.networks import Layer, apply_numpy, dense_layers, nn_networks
 from privjax.objectives import Objective, make_objective

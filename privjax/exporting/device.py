@@ -13,7 +13,7 @@ import hashlib
 import inspect
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, SupportsIndex
 
@@ -79,16 +79,13 @@ def load_file(path: PathLike) -> FileEncoder:
 
     Returns:
       A function of raw rows x to z, with the `header` of the file.
-
-    Example:
-      See `export`.
     """
-    path = _check_path("encoder", path)
-    if path.suffix.lower() == ".npz":
+    path, suffix = _check_path("encoder", path)
+    if suffix == ".npz":
         return runner.load(path)
     content = unseal(path)
     try:
-        read = _read_onnx if path.suffix.lower() == ".onnx" else _read_stablehlo
+        read = _read_onnx if suffix == ".onnx" else _read_stablehlo
         header, shape, apply = read(content)
         if tuple(shape[1:]) != header.input_shape:
             raise ValueError("its program takes rows of another shape than its header states")
@@ -101,27 +98,28 @@ def load_file(path: PathLike) -> FileEncoder:
 
 def write_encoder(encoder: Encoder, to: PathLike, **origin: Any) -> Header:
     """Write an encoder to a file; `origin` holds the fields of `Header` that an encoder does not know."""
-    path = _check_path("to", to)
+    path, suffix = _check_path("to", to)
     header = _make_header(encoder, **origin)
-    if path.suffix.lower() == ".npz":
+    if suffix == ".npz":
         script = path.with_name("privjax_runner.py")
         _check_replaceable(path, script)
-        arrays = {f"{i:03d}": array for i, array in enumerate(_arrays(encoder))}
-        files.write_arrays(path, header.to_dict(), arrays)
+        arrays = enumerate(_arrays(encoder))
+        files.write_arrays(path, header.to_dict(), {f"{i:03d}": array for i, array in arrays})
         path, content = script, _runner_script().encode()
     else:
-        make = _onnx_bytes if path.suffix.lower() == ".onnx" else _stablehlo_bytes
+        make = _onnx_bytes if suffix == ".onnx" else _stablehlo_bytes
         content = seal(make(encoder.layers, header))
     with files.replacing(path) as part:
         part.write_bytes(content)
     return header
 
 
-def _check_path(argument: str, path: PathLike) -> Path:
+def _check_path(argument: str, path: PathLike) -> tuple[Path, str]:
     path = Path(path).expanduser()
-    if path.suffix.lower() not in _SUFFIXES:
+    suffix = path.suffix.lower()
+    if suffix not in _SUFFIXES:
         raise ValueError(f"{argument} must end in {', '.join(_SUFFIXES)}, got {path.name!r}.")
-    return path
+    return path, suffix
 
 
 def _find(
@@ -236,10 +234,7 @@ def _stablehlo_bytes(layers: Sequence[Layer], header: Header) -> bytes:
     return _header_text(header).encode() + b"\n" + bytes(program.serialize())
 
 
-_Read = tuple[Header, Sequence, Callable[[np.ndarray], np.ndarray]]
-
-
-def _read_onnx(content: bytes) -> _Read:
+def _read_onnx(content: bytes) -> tuple:
     """Return the header, the shape of x and the encoder, which runs on onnxruntime."""
     runtime = import_optional("onnxruntime", extra="export")
     options = runtime.SessionOptions()
@@ -249,7 +244,7 @@ def _read_onnx(content: bytes) -> _Read:
     return header, session.get_inputs()[0].shape, lambda x: session.run(["z"], {"x": x})[0]
 
 
-def _read_stablehlo(content: bytes) -> _Read:
+def _read_stablehlo(content: bytes) -> tuple:
     """Return the header, the shape of x and the encoder, which runs on JAX."""
     text, _, program = content.partition(b"\n")
     import_optional("flatbuffers", extra="export")

@@ -65,11 +65,9 @@ def _as_tuple(value: Any) -> Any:
 
 
 class FileEncoder:
-    """The encoder of an exported file: z = encoder(x) for raw rows x [n, ...].
+    """The encoder of an exported file with its `header`: z = encoder(x) for raw rows x [n, ...].
 
-    Attributes:
-      header: The `Header` of the file.
-      apply: Function of one block of rows, of the header's shape and in float32, to z.
+    `apply` maps one block of float32 rows, of the header's shape, to z.
     """
 
     def __init__(self, header, apply):

@@ -14,7 +14,8 @@ from privjax import baselines, datasets
 from privjax.datasets import Column
 from privjax.datasets.stream import open_rows
 from privjax.encoder import Encoder
-from privjax.exporting import FileEncoder, load_file, release_file, releasing, write_encoder
+from privjax.exporting import FileEncoder, load_file, release_file, releasing
+from privjax.exporting.device import write_encoder
 
 pandas = pytest.importorskip("pandas")
 COLOURS = ("blue", "green", "red")
