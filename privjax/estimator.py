@@ -1,5 +1,6 @@
 """`PrivacyTransformer`: a scikit-learn estimator that trains with `privjax.fit` and applies with NumPy."""
 
+import dataclasses
 import json
 import math
 import numbers
@@ -35,6 +36,7 @@ _FORMAT = "privjax-transformer-2"
 _ATTRIBUTES = ("n_features_in_", "n_iter_", "status_", "history_")
 
 
+@dataclasses.dataclass(eq=False, repr=False)
 class PrivacyTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """Transformer that keeps the information about y in X and removes that about `sensitive_features`.
 
@@ -75,35 +77,21 @@ class PrivacyTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
       (20, 2)
     """
 
-    n_features_in_: int
-    feature_names_in_: np.ndarray
+    objective: str | Objective = "mmd"
+    _: dataclasses.KW_ONLY
+    privacy_weight: float | dict[str, float] = 4.0
+    n_components: int = 50
+    private_widths: tuple[int, ...] = ()
+    public_widths: tuple[int, ...] = (500,)
+    batch_size: int = 500
+    max_epochs: int | None = None
+    scaling: str = "standard"
+    kinds: dict[str, str] | None = None
+    random_state: int | np.random.RandomState | None = 0
+    n_features_in_: int = dataclasses.field(init=False)
+    feature_names_in_: np.ndarray = dataclasses.field(init=False)
     # Metadata routing passes sensitive_features to fit without a set_fit_request.
     __metadata_request__fit = {"sensitive_features": True}
-
-    def __init__(
-        self,
-        objective: str | Objective = "mmd",
-        *,
-        privacy_weight: float | dict[str, float] = 4.0,
-        n_components: int = 50,
-        private_widths: tuple[int, ...] = (),
-        public_widths: tuple[int, ...] = (500,),
-        batch_size: int = 500,
-        max_epochs: int | None = None,
-        scaling: str = "standard",
-        kinds: dict[str, str] | None = None,
-        random_state: int | np.random.RandomState | None = 0,
-    ):
-        self.objective = objective
-        self.privacy_weight = privacy_weight
-        self.n_components = n_components
-        self.private_widths = private_widths
-        self.public_widths = public_widths
-        self.batch_size = batch_size
-        self.max_epochs = max_epochs
-        self.scaling = scaling
-        self.kinds = kinds
-        self.random_state = random_state
 
     def fit(self, X, y, *, sensitive_features=None, sample_weight=None) -> "PrivacyTransformer":
         """Train the private and public networks.
