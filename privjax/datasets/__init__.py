@@ -1,14 +1,13 @@
 """Data sets as numpy arrays: x, the utility label y, the private label s, and a seeded split."""
 
 from privjax.datasets.columns import Column
-from privjax.datasets.dataset import Dataset, LoadSpec, Origin, Part, SourceFile, Split
-from privjax.datasets.registry import Description, describe, load, names, reload
+from privjax.datasets.dataset import Dataset, LoadSpec, Origin, Part, Split
+from privjax.datasets.registry import describe, load, names, reload
 from privjax.datasets.simulated import simulated_blocks, simulated_truth
 from privjax.datasets.splits import (
     DataError,
     grouped_split,
     per_label_split,
-    separated_frames_split,
     time_block_split,
 )
 from privjax.datasets.tables import Table, from_table, read_table
@@ -17,11 +16,9 @@ __all__ = [
     "Column",
     "DataError",
     "Dataset",
-    "Description",
     "LoadSpec",
     "Origin",
     "Part",
-    "SourceFile",
     "Split",
     "Table",
     "describe",
@@ -32,7 +29,6 @@ __all__ = [
     "per_label_split",
     "read_table",
     "reload",
-    "separated_frames_split",
     "simulated_blocks",
     "simulated_truth",
     "time_block_split",

@@ -163,12 +163,16 @@ def is_text(cells: Cells) -> bool:
 def agreement(one: Cells, other: Cells) -> int | None:
     """Return the number of rows in which two columns agree, or None when they ever differ.
 
-    Rows in which either is missing do not count. Cells of other types agree if their texts do.
+    Rows in which either is missing do not count. A number agrees with the text of that number.
     """
-    pc = import_optional("pyarrow.compute")
+    pa, pc = import_optional("pyarrow"), import_optional("pyarrow.compute")
     if len(one) > _HEAD and agreement(one[:_HEAD], other[:_HEAD]) is None:
         return None
-    same = pc.drop_null(pc.equal(_words(one, plain=True), _words(other, plain=True)))
+    if is_text(one) != is_text(other):
+        one, other = _words(one, plain=True), _words(other, plain=True)
+    elif one.type != other.type:
+        one, other = (cells.cast(pa.float64(), safe=False) for cells in (one, other))
+    same = pc.drop_null(pc.equal(one, other))
     return len(same) if pc.all(same, min_count=0).as_py() else None
 
 

@@ -56,10 +56,8 @@ SET = PublishedSet(
     private=("user",),
     protocols={
         "per_user": None,
-        "disjoint_users": lambda arrays, **how: disjoint_users_split(
-            arrays["user"], arrays["is_test"], **how
-        ),
-        "time_blocks": lambda arrays, **how: time_block_split(arrays["user"], arrays["activity"], **how),
+        "disjoint_users": lambda data, **how: disjoint_users_split(data["user"], data["is_test"], **how),
+        "time_blocks": lambda data, **how: time_block_split(data["user"], data["activity"], **how),
     },
     num_rows=10299,
 )

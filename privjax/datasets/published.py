@@ -84,30 +84,29 @@ class PublishedSet:
         choices = (("protocol", protocol, self.protocols), ("private", private, self.private))
         for argument, chosen, known in choices:
             if chosen not in (None, *known):
-                raise ValueError(
-                    f"{argument} must be one of {', '.join(known)} for {self.name}, got {chosen!r}."
-                )
+                found = f"{', '.join(known)} for {self.name}, got {chosen!r}"
+                raise ValueError(f"{argument} must be one of {found}.")
         return protocol or next(iter(self.protocols)), private or self.private[0]
 
     def make_dataset(
-        self, rows: Rows, *, protocol: str, private: str, seed: int, validation: float
+        self, rows: Rows, protocol: str, private: str, *, seed: int, validation: float
     ) -> Dataset:
         """Return the rows of the task, split by a protocol; the private variable is no feature."""
         part = self.select(rows, seed=seed) if self.select else rows
         x, y, s = (part.arrays[name] for name in ("x", self.utility, private))
-        features = part.names["features"]
-        kept = [i for i, name in enumerate(features) if name.partition("=")[0] != private]
-        split = self.protocols[protocol]
+        if x.dtype == np.uint8:
+            x = x / np.float32(255)
+        kept = [i for i, name in enumerate(part.names["features"]) if name.partition("=")[0] != private]
+        shares, split = {"seed": seed, "validation": validation}, self.protocols[protocol]
         data = Dataset.from_arrays(
-            x / np.float32(255) if x.dtype == np.uint8 else x if len(kept) == len(features) else x[:, kept],
+            x if len(kept) == x.shape[-1] else x[:, kept],
             y,
             s,
-            seed=seed,
-            validation=validation,
-            split=split and split(part.arrays, seed=seed, validation=validation),
+            split=split and split(part.arrays, **shares),
             y_names=part.names.get(self.utility, _number_classes(self.utility, y)),
             s_names=part.names.get(private, _number_classes(private, s)),
-            feature_names=[features[i] for i in kept],
+            feature_names=[part.names["features"][i] for i in kept],
+            **shares,
         )
         origin = Origin(
             name=self.name,
@@ -250,7 +249,7 @@ def fetch(
         raise DataError(f"manual_dir {manual_dir} is not a folder.")
     folder, rows = prepared_folder(published.name, data_dir), None
     if not force and folder.exists():
-        with contextlib.suppress(DataError):  # replaced at this moment by another process, or damaged
+        with contextlib.suppress(DataError):  # damaged, or replaced at this moment by another process
             rows = _load(published.name, folder)
     if rows is None:
         with exclusive(data_dir / f".{published.name}.lock"):

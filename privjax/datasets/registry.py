@@ -7,9 +7,50 @@ from typing import Any, NamedTuple
 
 from privjax.datasets import adult, cmu_faces, hapt, har, meglass, mhealth, simulated, yaleb
 from privjax.datasets.dataset import Dataset, LoadSpec
-from privjax.datasets.embedded import DIABETES, DIGITS
-from privjax.datasets.published import fetch, prepared_folder
+from privjax.datasets.published import PublishedSet, Rows, fetch, prepared_folder
 from privjax.datasets.tables import from_table
+from privjax.extras import import_optional
+
+
+def _read_digits(*, seed: int) -> Rows:
+    found = import_optional("sklearn.datasets").load_digits()
+    arrays = {"x": found.data, "parity": found.target % 2, "digit": found.target}
+    names = {"features": found.feature_names, "parity": ("even", "odd"), "digit": list(map(str, range(10)))}
+    return Rows(arrays, names, source="scikit-learn")
+
+
+def _read_diabetes(*, seed: int) -> Rows:
+    found = import_optional("sklearn.datasets").load_diabetes(scaled=False)
+    columns = dict(zip(found.feature_names, found.data.T, strict=True))
+    arrays = {"x": found.data, "progression": found.target, "age": columns["age"], "sex": columns["sex"] - 1}
+    names = {"features": list(columns), "progression": (), "age": (), "sex": ("sex 1", "sex 2")}
+    return Rows(arrays, names, source="scikit-learn")
+
+
+# Parity is a function of the digit, so some privacy always costs utility: five digits share a
+# parity, and an attacker who knows it is right at least one time in five.
+DIGITS = PublishedSet(
+    name="digits",
+    title="handwritten digits, 8 x 8",
+    size="1797 x 64, parity (utility), 10 digits (private)",
+    terms="CC BY 4.0 at UCI",
+    citation="Alpaydin, Kaynak, Optical Recognition of Handwritten Digits, UCI 1998",
+    read=_read_digits,
+    utility="parity",
+    private=("digit",),
+    protocols={"per_label": None},
+)
+DIABETES = PublishedSet(
+    name="diabetes",
+    title="diabetes progression; a continuous utility",
+    size="442 x 9, progression (utility), age or sex (private)",
+    terms="free to use, with citation",
+    citation="Efron, Hastie, Johnstone, Tibshirani, Annals of Statistics 2004",
+    read=_read_diabetes,
+    utility="progression",
+    private=("age", "sex"),
+    protocols={"per_label": None},
+)
 
 # A new published set is one module and one entry here.
 PUBLISHED = {module.SET.name: module.SET for module in (har, mhealth, yaleb, meglass, hapt, cmu_faces, adult)}
@@ -114,7 +155,7 @@ def load(
             arguments["data_dir"] = str(_data_dir(data_dir).resolve())
         manual = None if manual_dir is None else Path(manual_dir).expanduser()
         rows = fetch(found, data_dir=_data_dir(data_dir), manual_dir=manual, force=force)
-    data = found.make_dataset(rows, protocol=protocol, private=private, seed=seed, validation=validation)
+    data = found.make_dataset(rows, protocol, private, seed=seed, validation=validation)
     origin = dataclasses.replace(data.origin, load_spec=LoadSpec("load", arguments, seed))
     return dataclasses.replace(data, origin=origin)
 

@@ -256,31 +256,9 @@ def separated_frames_split(
     """Draw training and test frames of every user and activity that lie far apart (MHEALTH).
 
     At least `separation` frames lie between a training or validation frame and a test frame of the
-    same recording, whatever their activities. The test frames of an activity come from one stretch
-    of it: a fifth of its frames, or fewer where the recording is short. The validation frames come
-    from a stretch at the same distance from the training frames, whose neighbours are near-copies;
-    where it would take half of an activity's training frames, that distance is halved.
-
-    Args:
-      activity: Activity of every frame.
-      user: User of every frame.
-      recording: Recording of every frame.
-      frame: Number of every frame in its recording, in order of time.
-      seed: Seed of the stretches and the frames.
-      train: Training frames per activity per user.
-      test: Test frames per activity per user.
-      validation: Validation frames per activity per user.
-      separation: Frames between two parts.
-
-    Returns:
-      The split; most frames are in no part.
-
-    Example:
-      >>> import numpy as np
-      >>> frame, zeros = np.arange(3000), np.zeros(3000, int)
-      >>> split = separated_frames_split(zeros, zeros, zeros, frame, seed=0, validation=0)
-      >>> bool(np.abs(np.subtract.outer(split.train, split.test)).min() > 400)
-      True
+    same recording. The test frames of an activity come from one stretch of it: a fifth of its frames,
+    or fewer where the recording is short. The validation frames lie as far from the training frames,
+    whose neighbours are near-copies; where they would take half of these, the distance is halved.
     """
     # One time axis for all recordings, between which more than `separation` frames lie.
     length = int(frame.max()) - int(frame.min()) + separation + 1

@@ -10,11 +10,10 @@ from privjax.datasets import (
     DataError,
     load,
     per_label_split,
-    separated_frames_split,
 )
 from privjax.datasets.published import fetch, open_files, read_matrix
 from privjax.datasets.registry import PUBLISHED
-from privjax.datasets.splits import sampled_people_groups
+from privjax.datasets.splits import sampled_people_groups, separated_frames_split
 
 SEEDS = range(10)  # the paper's ten randomised experiments
 FRAMES = ("activity", "user", "recording", "frame")

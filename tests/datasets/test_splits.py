@@ -9,13 +9,13 @@ from privjax.datasets import (
     DataError,
     grouped_split,
     per_label_split,
-    separated_frames_split,
     time_block_split,
 )
 from privjax.datasets.splits import (
     disjoint_users_split,
     random_groups,
     sampled_people_groups,
+    separated_frames_split,
     stratified_pick,
 )
 

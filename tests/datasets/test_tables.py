@@ -283,6 +283,17 @@ def test_a_copy_with_missing_cells_is_a_copy():
     assert "c" in from_table(small(c=few), missing="impute", **SMALL).feature_names
 
 
+def test_copies_of_large_identifiers():
+    users = 2**60 + 3 * (np.arange(30) % 3)
+    rounded = users.astype(float)  # as pandas stores them beside a missing cell
+    rounded[0] = np.nan
+    with pytest.raises(DataError, match="'c' is a copy of the private column 's'"):
+        from_table(small(s=users, c=rounded), missing="drop", **SMALL)
+    # Texts that differ are no copies, even where 64-bit floats merge them.
+    other = from_table(small(s=users.astype(str), c=(users + 1).astype(str)), **SMALL)
+    assert len(other.feature_names) == 4
+
+
 @pytest.mark.parametrize("name", ["t.csv", "t.parquet", "frame"])
 def test_missing_cells_are_counted_dropped_or_imputed(frame, tmp_path, name):
     holes = frame.copy()
