@@ -5,19 +5,7 @@ from types import ModuleType
 
 
 def import_optional(module: str, *, extra: str = "data") -> ModuleType:
-    """Import an optional library, or name the extra that installs it.
-
-    Args:
-      module: The module to import, for instance `"pyarrow.parquet"`.
-      extra: The extra of privjax that installs the library.
-
-    Raises:
-      ImportError: The library is not installed.
-
-    Example:
-      >>> import_optional("json").dumps([1])
-      '[1]'
-    """
+    """Import a module such as `pyarrow.parquet`, or name the extra of privjax that installs its library."""
     library = module.partition(".")[0]
     try:
         return importlib.import_module(module)

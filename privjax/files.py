@@ -1,12 +1,16 @@
-"""Crash-safe files: a lock that ends with its process, and writes that are complete or absent."""
+"""Crash-safe files: locks, complete or absent writes, arrays with a digest, and records as JSON."""
 
 import contextlib
+import dataclasses
 import errno
+import functools
 import hashlib
 import io
 import json
 import os
 import time
+import types
+import typing
 import zipfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -23,12 +27,7 @@ class Busy(RuntimeError):
 
 @contextlib.contextmanager
 def exclusive(path: Path, *, wait: bool = True) -> Iterator[None]:
-    """Hold a file lock, which the operating system releases when the process ends for any reason.
-
-    Args:
-      path: The file to lock. It is created when missing and is never deleted.
-      wait: Whether to wait for the lock. If False, a lock held elsewhere raises `Busy`.
-    """
+    """Hold a file lock, which ends with its process; without `wait`, a lock held elsewhere raises `Busy`."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a+b") as handle:
         while not _acquire(handle):
@@ -56,10 +55,7 @@ def _acquire(handle) -> bool:
 
 @contextlib.contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Yield a temporary path; on success, rename the file written there to `path`.
-
-    An existing file is replaced only by a complete one. After an error the temporary file is deleted.
-    """
+    """Yield a temporary path; on success, rename the complete file to `path`, otherwise delete it."""
     if path.is_dir():
         raise ValueError(f"{path} is a folder: name a file in it.")
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -85,15 +81,7 @@ def write_json(path: Path, value: Any) -> None:
 
 
 def write_arrays(path: Path, header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
-    """Write named arrays and a JSON header as an uncompressed `.npz` file with a SHA-256 digest.
-
-    The file is read back before it takes its name, so a file of that name was complete at least once.
-
-    Args:
-      path: The file. An existing file is replaced only by a complete one.
-      header: Values for strict JSON, stored as the entry `header` with the digest.
-      arrays: Arrays by name. Object arrays are refused.
-    """
+    """Write arrays and a JSON header to an `.npz` with a SHA-256, read back before it takes its name."""
     arrays = {name: np.asarray(array, order="C") for name, array in arrays.items()}
     # NumPy has no name for bfloat16 and its like, and stores them as plain bytes.
     types = {name: array.dtype.name for name, array in arrays.items() if array.dtype.kind == "V"}
@@ -107,14 +95,7 @@ def write_arrays(path: Path, header: Mapping[str, Any], arrays: Mapping[str, np.
 
 
 def read_arrays(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """Read a file of `write_arrays` and check its digest.
-
-    Returns:
-      The header, without its digest, and the arrays, which are read-only.
-
-    Raises:
-      ValueError: The file is incomplete, damaged or changed, or no file of this kind.
-    """
+    """Read header and arrays of `write_arrays`; a damaged or changed file raises ValueError."""
     with path.open("rb") as file:
         try:
             arrays = _read_npz(file)
@@ -152,3 +133,52 @@ def _digest(header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> str:
         digest.update(f"{name}{array.dtype.str}{array.shape}".encode())
         digest.update(array.tobytes())
     return digest.hexdigest()
+
+
+def to_json(value: Any) -> Any:
+    """Convert records, mappings, sequences and NumPy numbers to JSON values."""
+    if fields := _fields(type(value)):
+        return {name: to_json(getattr(value, name)) for name in fields}
+    if isinstance(value, Mapping):
+        return {str(key): to_json(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [to_json(item) for item in value]
+    return value.item() if hasattr(value, "item") else value
+
+
+def from_json(kind: Any, value: Any, where: str) -> Any:
+    """Build a value of an annotated type from JSON values, or raise ValueError that names it by `where`.
+
+    Types are dataclasses and NamedTuples, the types of JSON, tuple[X, ...], dict[str, X], X | Y and Any.
+    Keys without a field are ignored.
+    """
+    origin, parameters = typing.get_origin(kind), typing.get_args(kind)
+    if kind is Any or (value is None and type(None) in parameters):
+        return value
+    if origin in (types.UnionType, typing.Union):
+        *options, last = (option for option in parameters if option is not type(None))
+        for option in options:
+            with contextlib.suppress(ValueError):
+                return from_json(option, value, where)
+        return from_json(last, value, where)
+    if origin is tuple and isinstance(value, list):
+        return tuple(from_json(parameters[0], item, f"{where}[{i}]") for i, item in enumerate(value))
+    if origin in (dict, Mapping) and isinstance(value, dict):
+        return {key: from_json(parameters[1], item, f"{where}.{key}") for key, item in value.items()}
+    if isinstance(value, dict) and (fields := _fields(kind)):
+        return kind(**{n: from_json(t, value.get(n), f"{where}.{n}") for n, t in fields.items()})
+    if kind is float and type(value) is int:
+        return float(value)
+    if type(value) is kind:
+        return value
+    name = getattr(origin or kind, "__name__", str(kind))
+    raise ValueError(f"{where} must be of type {name}, got {value!r:.60}: the file is damaged.")
+
+
+@functools.cache
+def _fields(kind: Any) -> dict[str, Any]:
+    """Return the annotated fields of a dataclass or NamedTuple; empty for another type."""
+    if dataclasses.is_dataclass(kind):
+        hints = typing.get_type_hints(kind)
+        return {field.name: hints[field.name] for field in dataclasses.fields(kind)}
+    return typing.get_type_hints(kind) if hasattr(kind, "_fields") else {}

@@ -10,14 +10,7 @@ _SECONDS_BETWEEN_LINES = 10.0
 
 
 class Progress(NamedTuple):
-    """The state of a job.
-
-    Attributes:
-      total: The number of items, such as members of a sweep.
-      done: The number of finished items.
-      description: The name of the items, and details.
-      partial: The work done on unfinished items, in items: 0.5 for one item half done.
-    """
+    """The state of a job: finished items of a total, and the work done on other items, in items."""
 
     total: int
     done: int
@@ -26,9 +19,6 @@ class Progress(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.done}/{self.total} {self.description}"
-
-
-Standing = Progress
 
 
 class Reporter(NamedTuple):
@@ -40,43 +30,36 @@ class Reporter(NamedTuple):
 
 @contextmanager
 def reporter(mode: str | None, job: str, waiting: str = "starting") -> Iterator[Reporter]:
-    """Yield the `Reporter` of a job.
+    """Yield the `Reporter` of a job; `waiting` is the text of a bar before the first `Progress`.
 
-    Args:
-      mode: "bar", "log" (a line every ten seconds and whenever an item finishes), "off", or None for a bar
-        on a terminal and nothing elsewhere.
-      job: The name of the job, printed in front of every line.
-      waiting: The text of the bar before the first `Progress`.
+    The mode is "bar", "log" (a line every ten seconds and whenever an item finishes), "off", or None for a
+    bar on a terminal and nothing elsewhere.
     """
     if mode not in (None, "bar", "log", "off"):
         raise ValueError(f"progress must be 'bar', 'log', 'off' or None, got {mode!r}.")
-    if mode is None:
-        mode = "bar" if sys.stderr.isatty() else "off"
-    if mode == "off":
-        yield Reporter(lambda sentence: None, lambda progress: None)
-    elif mode == "log":
+    if mode == "log":
         yield _make_log(job)
-    else:
+    elif mode == "bar" or (mode is None and sys.stderr.isatty()):
         with _open_bar(job, waiting) as bar:
             yield bar
+    else:
+        yield Reporter(lambda sentence: None, lambda progress: None)
 
 
 def _make_log(job: str) -> Reporter:
-    began = time.monotonic()
-    last = {"time": began, "done": 0}
-    first: dict[str, float] = {}
+    began = last_time = time.monotonic()
+    last_done, first_worked = 0, None
 
     def say(sentence: str) -> None:
         print(f"{job}: {sentence}", file=sys.stderr, flush=True)
 
     def show(progress: Progress) -> None:
-        now = time.monotonic()
-        worked = progress.done + progress.partial
-        first.setdefault("worked", worked)  # a resumed job starts with finished items
-        if progress.done == last["done"] and now - last["time"] < _SECONDS_BETWEEN_LINES:
+        nonlocal last_time, last_done, first_worked
+        now, worked = time.monotonic(), progress.done + progress.partial
+        first_worked = worked if first_worked is None else first_worked  # a resumed job has finished items
+        if progress.done == last_done and now - last_time < _SECONDS_BETWEEN_LINES:
             return
-        last.update(time=now, done=progress.done)
-        gained = worked - first["worked"]
+        last_time, last_done, gained = now, progress.done, worked - first_worked
         left = (progress.total - worked) * (now - began) / gained if gained > 0 else 0.0
         say(f"{progress}" + (f", about {left:.0f} s left" if left > 0.5 else ""))
 
@@ -85,19 +68,12 @@ def _make_log(job: str) -> Reporter:
 
 @contextmanager
 def _open_bar(job: str, waiting: str) -> Iterator[Reporter]:
-    from rich import progress as rich_progress
+    from rich import progress as rich
     from rich.console import Console
 
     console = Console(stderr=True)
-    columns = (
-        rich_progress.TextColumn(f"[bold]{job}"),
-        rich_progress.BarColumn(),
-        rich_progress.TextColumn("{task.description}"),
-        rich_progress.TimeElapsedColumn(),
-        rich_progress.TextColumn("left"),
-        rich_progress.TimeRemainingColumn(),
-    )
-    with rich_progress.Progress(*columns, console=console) as bar:
+    columns = ("{task.description}", rich.TimeElapsedColumn(), "left", rich.TimeRemainingColumn())
+    with rich.Progress(f"[bold]{job}", rich.BarColumn(), *columns, console=console) as bar:
         task = bar.add_task(waiting, total=None)
 
         def show(progress: Progress) -> None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from privjax.auditing.scores import Score, Scores
-from privjax.typed_json import from_json, to_json
+from privjax.files import from_json, to_json
 
 
 @dataclass(frozen=True)

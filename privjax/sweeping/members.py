@@ -1,6 +1,5 @@
 """Members of a sweep (privacy weights x seeds), and the data that groups of them share."""
 
-import functools
 import operator
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
@@ -11,9 +10,8 @@ import numpy as np
 from privjax import datasets
 from privjax.datasets import Dataset, Split
 from privjax.encoder import Scaling, fit_scaling
-from privjax.sweeping.plan import Inputs
 from privjax.sweeping.records import PrivacyWeight
-from privjax.training import Hyperparameters, Rates, TrainConfig, TrainData, hyperparameters, prepare
+from privjax.training import TrainConfig, TrainData, prepare
 
 _LARGEST = float(np.finfo(np.float32).max)
 
@@ -29,40 +27,21 @@ class Member(NamedTuple):
 
 
 class SeedData(NamedTuple):
-    """The data set of one seed, whose rows begin at row `start` of the data of a group."""
+    """The data set of one seed; its split is of the rows of a group."""
 
     content_hash: str
     input_shape: tuple[int, ...]
     scaling: Scaling
     split: Split
-    start: int = 0
-
-    def rows(self, part: str) -> np.ndarray:
-        """Return the row numbers of a part in the data of the group."""
-        return (self.start + getattr(self.split, part)).astype(np.int32)
 
 
 class Group(NamedTuple):
-    """Members that share one copy of the data.
-
-    Attributes:
-      members: The members.
-      data: Scaled rows of the data sets of all seeds, one after another, on the device; without a split.
-      config: Everything static.
-      seeds: Data of each seed.
-    """
+    """Members that share one copy of the scaled rows of all their seeds, on the device."""
 
     members: list[Member]
     data: TrainData
     config: TrainConfig
     seeds: dict[int, SeedData]
-
-    def inputs(self, member: Member, rates: Rates) -> Inputs:
-        """Return the split and the hyperparameters of one member."""
-        seed = self.seeds[member.seed]
-        validation = seed.rows("validation")
-        numbers = make_hyperparameters(member, self.config, rates)
-        return Inputs(seed.rows("train"), validation if len(validation) else None, numbers)
 
 
 def make_members(privacy_weights: Sequence[Any], seeds: Sequence[int]) -> list[Member]:
@@ -77,33 +56,22 @@ def make_members(privacy_weights: Sequence[Any], seeds: Sequence[int]) -> list[M
         ) from None
     if not weights or not seeds:
         raise ValueError("privacy_weights and seeds must each hold at least one number.")
-    if len(set(seeds)) < len(seeds):
-        raise ValueError(f"seeds must differ, got {seeds}.")
+    if len(set(seeds)) < len(seeds) or min(seeds) < 0 or max(seeds) >= 2**32:
+        raise ValueError(f"seeds must differ, and lie between 0 and 2^32 - 1, got {seeds}.")
     if len({repr(weight) for weight in weights}) < len(weights):
         raise ValueError(f"privacy_weights must differ, or they would count as more seeds, got {weights}.")
     for number in jax.tree.leaves(weights):
         if not 0 <= number <= _LARGEST:
             raise ValueError(f"privacy_weights must be finite (as float32) and not negative, got {number}.")
-    if min(seeds) < 0 or max(seeds) >= 2**32:
-        raise ValueError(f"seeds must lie between 0 and 2^32 - 1, got {seeds}.")
     pairs = [(weight, seed) for seed in seeds for weight in weights]
     return [Member(number, weight, seed) for number, (weight, seed) in enumerate(pairs)]
-
-
-def make_hyperparameters(member: Member, config: TrainConfig, rates: Rates) -> Hyperparameters:
-    """Return the checked hyperparameters of one member."""
-    return hyperparameters(
-        config.objective, config.task, privacy_weight=member.privacy_weight, seed=member.seed, **rates
-    )
 
 
 def make_loader(data: Dataset | str | Loader) -> Loader:
     """Return a function from a seed to its data set, which remembers the last data set alone."""
     if isinstance(data, Dataset):
         return lambda seed: data
-    if isinstance(data, str):
-        data = functools.partial(_load_by_name, data)
-    if not callable(data):
+    if not (isinstance(data, str) or callable(data)):
         raise TypeError(
             "data must be a Dataset (see Dataset.from_arrays and datasets.from_table), the name of a data "
             f"set, or a function of the seed that returns a Dataset; got {type(data).__name__}."
@@ -113,7 +81,7 @@ def make_loader(data: Dataset | str | Loader) -> Loader:
     def load(seed: int) -> Dataset:
         if seed not in kept:
             kept.clear()  # first, so that one data set is in memory at a time
-            found = data(seed)
+            found = datasets.load(data, seed=seed) if isinstance(data, str) else data(seed)
             if not isinstance(found, Dataset):
                 name = type(found).__name__
                 raise TypeError(f"data must return a Dataset for every seed, got {name} for seed {seed}.")
@@ -123,50 +91,32 @@ def make_loader(data: Dataset | str | Loader) -> Loader:
     return load
 
 
-def _load_by_name(name: str, seed: int) -> Dataset:
-    return datasets.load(name, seed=seed)
-
-
-def split_by_seed(members: Sequence[Member]) -> list[list[Member]]:
-    """Return the members of each seed."""
-    by_seed: dict[int, list[Member]] = {}
-    for member in members:
-        by_seed.setdefault(member.seed, []).append(member)
-    return list(by_seed.values())
-
-
 def make_groups(members: Sequence[Member], load: Loader, *, scaling: str, **options: Any) -> Iterator[Group]:
-    """Load and scale the data sets of some members, and group members whose data have equal shapes.
+    """Load and scale the data set of each seed once, and group members whose data have equal shapes.
 
-    `load` is called once for each seed; `options` are keywords of `prepare`.
+    `options` are keywords of `prepare`.
     """
-    parts: dict[str, tuple[tuple[np.ndarray, ...], SeedData]] = {}  # by content hash
-    grouped: dict[Any, dict[int, str]] = {}
+    scaled: dict[str, tuple[np.ndarray, ...]] = {}  # x, y and s by content hash, until they are grouped
+    seeds_by_shape: dict[Any, dict[int, SeedData]] = {}
     for seed in dict.fromkeys(member.seed for member in members):
         data = load(seed)
-        if data.content_hash not in parts:
-            parts[data.content_hash] = _scale(data, scaling)
+        train = data.split.train
+        scale = fit_scaling(data.x[train], method=scaling)
+        if data.content_hash not in scaled:
+            labels = (_standardise(data.y, train), _standardise(data.s, train))
+            scaled[data.content_hash] = (scale.apply(data.x), *labels)
         shapes = (data.x.shape, data.s.shape, *map(len, data.split))
-        grouped.setdefault(shapes, {})[seed] = data.content_hash
-    for hashes in grouped.values():
-        arrays, placed, start = [], {}, 0
-        for content_hash in dict.fromkeys(hashes.values()):
-            part, seed_data = parts.pop(content_hash)
-            arrays.append(part)
-            placed[content_hash] = seed_data._replace(start=start)
-            start += len(part[0])
-        columns = [part[0] if len(part) == 1 else np.concatenate(part) for part in zip(*arrays, strict=True)]
-        train_data, config = prepare(*columns, **options)
-        seeds = {seed: placed[content_hash] for seed, content_hash in hashes.items()}
-        yield Group([member for member in members if member.seed in seeds], train_data, config, seeds)
-
-
-def _scale(data: Dataset, method: str) -> tuple[tuple[np.ndarray, ...], SeedData]:
-    """Return x, y and s of a data set for training, and its scaling."""
-    train = data.split.train
-    scaling = fit_scaling(data.x[train], method=method)
-    arrays = (scaling.apply(data.x), _standardise(data.y, train), _standardise(data.s, train))
-    return arrays, SeedData(data.content_hash, data.x.shape[1:], scaling, data.split)
+        found = SeedData(data.content_hash, data.x.shape[1:], scale, data.split)
+        seeds_by_shape.setdefault(shapes, {})[seed] = found
+    for (x_shape, *_), seeds in seeds_by_shape.items():
+        hashes = list(dict.fromkeys(seed.content_hash for seed in seeds.values()))
+        columns = zip(*[scaled.pop(content_hash) for content_hash in hashes], strict=True)
+        x, y, s = (parts[0] if len(parts) == 1 else np.concatenate(parts) for parts in columns)
+        data, config = prepare(x, y, s, **options)
+        for number, seed in seeds.items():
+            start = hashes.index(seed.content_hash) * x_shape[0]
+            seeds[number] = seed._replace(split=Split(*(start + rows for rows in seed.split)))
+        yield Group([member for member in members if member.seed in seeds], data, config, seeds)
 
 
 def _standardise(labels: np.ndarray, train: np.ndarray) -> np.ndarray:

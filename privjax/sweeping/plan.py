@@ -33,19 +33,15 @@ class Plan(NamedTuple):
         """Members in a chunk."""
         return self.width * self.mesh.size
 
-    def smaller(self) -> "Plan | None":
-        """Return a plan that needs less memory, or None."""
-        if self.max_in_flight > 1:
-            return self._replace(max_in_flight=1)
-        return self._replace(width=self.width // 2) if self.width > 1 else None
+    @property
+    def sharded(self) -> NamedSharding:
+        """Sharding of the stacked members of a chunk."""
+        return NamedSharding(self.mesh, _SHARDED)
 
-    def replicate(self, tree: Any) -> Any:
-        """Place one copy of some arrays on each device."""
-        return jax.device_put(tree, NamedSharding(self.mesh, _REPLICATED))
-
-    def shard(self, tree: Any) -> Any:
-        """Place the stacked members of a chunk on their devices."""
-        return jax.device_put(tree, NamedSharding(self.mesh, _SHARDED))
+    @property
+    def replicated(self) -> NamedSharding:
+        """Sharding of arrays of which each device has a copy."""
+        return NamedSharding(self.mesh, _REPLICATED)
 
 
 def make_plan(num_members: int, chunk_size: int | None, devices: Sequence[Any] | None) -> Plan:
@@ -71,61 +67,52 @@ class Inputs(NamedTuple):
 
 
 class Program(NamedTuple):
-    """Compiled training of one chunk.
+    """Compiled training of one chunk."""
 
-    Attributes:
-      start: `start(data, inputs)` returns the states before the first epoch.
-      advance: `advance(states, data, inputs, until)` returns the states and histories after some epochs.
-      num_bytes: Memory of one chunk on each device, the data included; 0 if the backend does not say.
-    """
-
-    start: Callable[..., Any]
-    advance: Callable[..., Any]
-    num_bytes: int
+    start: Callable[..., Any]  # from data and inputs to the states before the first epoch
+    advance: Callable[..., Any]  # from states, data, inputs and `until` to states and histories
+    num_bytes: int  # memory on each device, the data included; 0 if the backend does not say
 
 
 def compile_to_fit(
     plan: Plan, data: TrainData, inputs: Inputs, *, config: TrainConfig, num_epochs: int, may_shrink: bool
 ) -> tuple[Plan, Program]:
-    """Compile the training of a chunk; with `may_shrink`, for the largest smaller plan that fits the memory.
+    """Compile the training of a chunk, of the first plan that fits the memory, or raise MemoryError.
 
-    Equal shapes give the same program. `data` are shared by all members, `inputs` are those of one member,
-    and one call trains `num_epochs` at most.
-
-    Raises:
-      MemoryError: No plan fits.
+    Equal shapes give the same program. `inputs` are those of one member; one call trains `num_epochs`.
     """
     while True:
-        leaves, structure = jax.tree.flatten((_shapes(data), _shapes(inputs, plan.size)))
+        shapes = _shapes(data, plan.replicated), _shapes(inputs, plan.sharded, plan.size)
+        leaves, structure = jax.tree.flatten(shapes)
         program = _compile(plan.mesh, plan.width, config, num_epochs, tuple(leaves), structure)
         fitting = members_that_fit(plan, program.num_bytes, data)
         if fitting is None or fitting >= plan.width:
             return plan, program
-        smaller = plan.smaller() if may_shrink else None
-        if smaller is None:
-            raise MemoryError(_describe_shortage(plan, program, fitting))
-        plan = smaller
+        if plan.max_in_flight > 1:
+            plan = plan._replace(max_in_flight=1)
+        elif may_shrink and plan.width > 1:
+            plan = plan._replace(width=plan.width // 2)
+        else:
+            members = f"{plan.width} members" if plan.width > 1 else "one member"
+            advice = f"chunk_size={fitting} would fit" if fitting else "not even one at a time would fit"
+            need = f"{program.num_bytes / 1e6:,.1f} MB on a device"
+            raise MemoryError(f"{members} at a time would need {need}: {advice}.")
 
 
-def _shapes(tree: Any, *stacked: int) -> Any:
-    return jax.tree.map(lambda a: jax.ShapeDtypeStruct((*stacked, *a.shape), a.dtype), tree)
+def _shapes(tree: Any, sharding: NamedSharding, *stacked: int) -> Any:
+    return jax.tree.map(
+        lambda a: jax.ShapeDtypeStruct((*stacked, *a.shape), a.dtype, sharding=sharding), tree
+    )
 
 
 @functools.lru_cache(maxsize=32)
-def _compile(mesh: Mesh, width: int, config: TrainConfig, num_epochs: int, leaves, structure) -> Program:
-    def each_member(function):
-        """Apply a function of one member to the members of a device."""
-        if width > 1:
-            return jax.vmap(function)
-
-        def only_member(*stacked):
-            result = function(*jax.tree.map(lambda a: a[0], stacked))
-            return jax.tree.map(lambda a: a[None], result)
-
-        return only_member
+def _compile(
+    mesh: Mesh, width: int, config: TrainConfig, num_epochs: int, shapes: tuple[Any, ...], structure: Any
+) -> Program:
+    over_members = jax.vmap if width > 1 else _for_only_member
 
     def start(data, inputs):
-        return each_member(lambda one: init_state(one.hyperparameters, data, config=config))(inputs)
+        return over_members(lambda one: init_state(one.hyperparameters, data, config=config))(inputs)
 
     def advance(states, data, inputs, until):
         def train(state, one):
@@ -133,29 +120,31 @@ def _compile(mesh: Mesh, width: int, config: TrainConfig, num_epochs: int, leave
             numbers = one.hyperparameters
             return train_epochs(state, split, numbers, config=config, num_epochs=num_epochs, until=until)
 
-        return each_member(train)(states, inputs)
+        return over_members(train)(states, inputs)
 
-    def on_mesh(function, in_specs, **options):
-        mapped = jax.shard_map(function, mesh=mesh, in_specs=in_specs, out_specs=_SHARDED, check_vma=False)
-        return jax.jit(mapped, **options)
-
-    def placed(tree, spec):
-        sharding = NamedSharding(mesh, spec)
-        return jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=sharding), tree)
-
-    data, inputs = jax.tree.unflatten(structure, leaves)
-    data, inputs = placed(data, _REPLICATED), placed(inputs, _SHARDED)
-    until = placed(jax.ShapeDtypeStruct((), jnp.int32), _REPLICATED)
-    starting = on_mesh(start, (_REPLICATED, _SHARDED))
-    states = placed(jax.eval_shape(starting, data, inputs), _SHARDED)
-    advancing = on_mesh(advance, (_SHARDED, _REPLICATED, _SHARDED, _REPLICATED), donate_argnums=0)
+    on_mesh = functools.partial(jax.shard_map, mesh=mesh, out_specs=_SHARDED, check_vma=False)
+    starting = jax.jit(on_mesh(start, in_specs=(_REPLICATED, _SHARDED)))
+    in_specs = (_SHARDED, _REPLICATED, _SHARDED, _REPLICATED)
+    advancing = jax.jit(on_mesh(advance, in_specs=in_specs), donate_argnums=0)
+    data, inputs = jax.tree.unflatten(structure, shapes)
+    states = _shapes(jax.eval_shape(starting, data, inputs), NamedSharding(mesh, _SHARDED))
+    until = jax.ShapeDtypeStruct((), jnp.int32, sharding=NamedSharding(mesh, _REPLICATED))
     compiled = advancing.lower(states, data, inputs, until).compile()
-    used = compiled.memory_analysis()
-    num_bytes = 0
+    num_bytes, used = 0, compiled.memory_analysis()
     if used is not None:
         num_bytes = used.argument_size_in_bytes + used.output_size_in_bytes + used.temp_size_in_bytes
         num_bytes -= used.alias_size_in_bytes
     return Program(starting.lower(data, inputs).compile(), compiled, num_bytes)
+
+
+def _for_only_member(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Apply a function of one member to the only member of a device."""
+
+    def apply(*stacked):
+        result = function(*jax.tree.map(lambda a: a[0], stacked))
+        return jax.tree.map(lambda a: a[None], result)
+
+    return apply
 
 
 def members_that_fit(plan: Plan, num_bytes: int, data: TrainData) -> int | None:
@@ -163,7 +152,7 @@ def members_that_fit(plan: Plan, num_bytes: int, data: TrainData) -> int | None:
     free = free_bytes(plan.mesh.devices.flat[0])
     if free is None:
         return None
-    shared = _data_bytes(data)
+    shared = sum(array.nbytes for array in jax.tree.leaves(data))
     per_member = max(1, (num_bytes - shared) // plan.width)
     return max(0, (free // plan.max_in_flight - shared) // per_member)
 
@@ -182,28 +171,3 @@ def free_bytes(device: Any) -> int | None:
         return None
     # Virtual devices share the memory of the machine.
     return 1024 * int(kilobytes) // len(jax.local_devices())
-
-
-def describe_memory(plan: Plan, program: Program, data: TrainData, num_members: int) -> str:
-    """Return a sentence about the layout and the memory of a sweep."""
-    devices = f"{plan.mesh.devices.flat[0].platform} device{'s' if plan.mesh.size > 1 else ''}"
-    total = _format_bytes(program.num_bytes * plan.max_in_flight)
-    return (
-        f"{num_members} members, {plan.size} at a time on {plan.mesh.size} {devices}: data "
-        f"{_format_bytes(_data_bytes(data))}, total {total} on each device."
-    )
-
-
-def _describe_shortage(plan: Plan, program: Program, fitting: int) -> str:
-    advice = f"chunk_size={fitting} would fit" if fitting else "not even one at a time would fit"
-    members = f"{plan.width} members at a time" if plan.width > 1 else "one member at a time"
-    total = _format_bytes(program.num_bytes * plan.max_in_flight)
-    return f"{members} would need {total} on a device: {advice}."
-
-
-def _data_bytes(data: TrainData) -> int:
-    return sum(array.nbytes for array in jax.tree.leaves(data))
-
-
-def _format_bytes(count: int) -> str:
-    return f"{count / 1e6:,.0f} MB" if count >= 1e6 else f"{count / 1e3:,.0f} kB"

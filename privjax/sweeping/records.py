@@ -2,15 +2,15 @@
 
 import dataclasses
 import operator
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple, SupportsIndex
 
 import jax
 
 from privjax.datasets import Column, Dataset, LoadSpec
-from privjax.networks import Networks
+from privjax.files import from_json, to_json
+from privjax.networks import Networks, is_built_in
 from privjax.objectives import Objective, Schedule
-from privjax.typed_json import from_json, to_json
 
 SCHEMA = 2  # of the files in a workdir
 
@@ -26,7 +26,7 @@ class UtilityRecord(NamedTuple):
 
 
 class LossRecord(NamedTuple):
-    """Mean losses of the last epoch; None where a loss is not finite or no epoch ran."""
+    """Mean losses of the last epoch; None where a loss is not finite."""
 
     utility: float | None
     privacy: _PerVariable
@@ -37,35 +37,20 @@ class LossRecord(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class MemberRecord:
-    """The result of one finished member.
-
-    Attributes:
-      member: Number of the member in its sweep.
-      objective: Name of the privacy objective.
-      privacy_weight: lambda_P, or one for each private variable.
-      seed: Seed of the split and of the training.
-      status: "converged", "finished" (at its last epoch) or "diverged".
-      epochs: Epochs trained.
-      losses: Losses of the last epoch.
-      utility: Utility on validation and test rows.
-      effective_rank: Effective number of directions of z.
-      live_units: Units of z that are not constant.
-      probe: Score of a ridge probe of the private variable.
-      content_hash: SHA-256 of the data set of the member's seed.
-    """
+    """The result of one finished member."""
 
     member: int
     objective: str
     privacy_weight: PrivacyWeight
     seed: int
-    status: str
+    status: str  # "converged", "finished" (at its last epoch) or "diverged"
     epochs: int
     losses: LossRecord
     utility: UtilityRecord
-    effective_rank: float | None
-    live_units: int | None
-    probe: _PerVariable
-    content_hash: str
+    effective_rank: float | None  # of the directions of z
+    live_units: int  # units of z that are not constant
+    probe: _PerVariable  # score of a ridge probe of the private variable
+    content_hash: str  # of the data set of the member's seed
 
     def to_dict(self) -> dict[str, Any]:
         """Return the record as JSON values."""
@@ -77,56 +62,32 @@ class MemberRecord:
         return from_json(cls, value, "member")
 
 
-class RowCounts(NamedTuple):
-    """Number of rows in each part of a data set."""
-
-    train: int
-    validation: int
-    test: int
-
-
 @dataclasses.dataclass(frozen=True)
 class DataRecord:
-    """The data set of the first seed, without its arrays.
-
-    Attributes:
-      content_hash: SHA-256 of arrays, names and split. Other seeds have their own, see `MemberRecord`.
-      shape: Shape of a row of x.
-      rows: Rows of each part.
-      columns: How the cells of a table become x; None when x is not from a table.
-      private: Names of the private columns.
-      load_spec: The call that loads the data set; None for arrays.
-    """
+    """The data set of the first seed, without its arrays."""
 
     name: str
-    content_hash: str
-    shape: tuple[int, ...]
-    rows: RowCounts
+    content_hash: str  # SHA-256 of arrays, names and split
+    shape: tuple[int, ...]  # of a row of x
+    rows: dict[str, int]  # of each part
     feature_names: tuple[str, ...]
     y_names: tuple[str, ...]
     s_names: tuple[str, ...]
-    columns: tuple[Column, ...] | None = None
+    columns: tuple[Column, ...] | None = None  # how the cells of a table become x
     private: tuple[str, ...] = ()
-    load_spec: LoadSpec | None = None
+    load_spec: LoadSpec | None = None  # None for arrays
 
     @classmethod
     def of(cls, data: Dataset) -> "DataRecord":
         """Describe a data set."""
         names = {name: getattr(data, name) for name in ("feature_names", "y_names", "s_names", "columns")}
         origin = {"private": data.origin.private, "load_spec": data.origin.load_spec}
-        rows = RowCounts(*map(len, data.split))
+        rows = {part: len(numbers) for part, numbers in data.split._asdict().items()}
         return cls(data.name, data.content_hash, data.x.shape[1:], rows, **names, **origin)
 
 
-class DataIdentity(NamedTuple):
-    """Name and SHA-256 of the data set of the first seed."""
-
-    name: str
-    content_hash: str
-
-
 class ObjectiveRecord(NamedTuple):
-    """An objective without its functions: enough to tell two objectives apart."""
+    """An objective whose loss is given by module and name: enough to tell two objectives apart."""
 
     name: str
     privacy_loss: str
@@ -140,18 +101,18 @@ class ObjectiveRecord(NamedTuple):
 
     @classmethod
     def of(cls, objective: Objective) -> "ObjectiveRecord":
-        """Describe an objective; its loss by module and name."""
+        """Describe an objective."""
         fields = {name: getattr(objective, name) for name in cls._fields}
         loss = getattr(objective.privacy_loss, "func", objective.privacy_loss)  # of a partial
-        name = getattr(loss, "__qualname__", type(loss).__qualname__)
-        settings = {key: repr(value) for key, value in objective.settings}
-        return cls(**{**fields, "privacy_loss": f"{loss.__module__}.{name}", "settings": settings})
+        fields["privacy_loss"] = f"{loss.__module__}.{getattr(loss, '__qualname__', type(loss).__qualname__)}"
+        fields["settings"] = {key: repr(value) for key, value in objective.settings}
+        return cls(**fields)
 
 
 def describe_networks(networks: Networks) -> dict[str, Any]:
     """Return the settings for `make_networks`; for a user's networks, the shapes of their parameters."""
-    if networks.settings is not None:
-        return dict(networks.settings)
+    if is_built_in(networks):
+        return dict(networks.settings or ())
     params = jax.eval_shape(networks.init, jax.random.key(0))
     leaves = jax.tree_util.tree_leaves_with_path(params)
     return {"kind": "own", "parameters": {jax.tree_util.keystr(p): list(leaf.shape) for p, leaf in leaves}}
@@ -159,88 +120,50 @@ def describe_networks(networks: Networks) -> dict[str, Any]:
 
 @dataclasses.dataclass(frozen=True)
 class SweepConfig:
-    """Everything that the numbers of a sweep depend on, as given to `sweep`; a workdir belongs to one config.
-
-    Attributes:
-      schema: Version of the files in the workdir.
-      versions: Versions of privjax, jax, flax and optax.
-      networks: Settings for `make_networks`; the kind "own" with parameter shapes for a user's networks.
-      rates: Learning and dropout rates that replace defaults.
-      data: The data set of the first seed.
-      release: Name and settings of the release mechanism.
-    """
+    """Everything that the numbers of a sweep depend on; a workdir belongs to one config."""
 
     schema: int
-    versions: dict[str, str]
+    versions: dict[str, str]  # of privjax, jax, flax and optax
     objective: ObjectiveRecord
-    networks: dict[str, Any]
+    networks: dict[str, Any]  # see describe_networks
     privacy_weights: tuple[PrivacyWeight, ...]
     seeds: tuple[int, ...]
-    rates: dict[str, float]
+    rates: dict[str, float]  # those that replace defaults
     scaling: str
     batch_size: int
     num_epochs: int | None
-    data: DataIdentity
-    release: dict[str, Any] = dataclasses.field(default_factory=lambda: {"name": "exact"})
-
-    def normalised(self) -> "SweepConfig":
-        """Return the config as it is read from JSON: with Python numbers, and lists for sequences."""
-        return from_json(SweepConfig, to_json(self), "config")
+    content_hash: str  # of the data set of the first seed
+    release: dict[str, Any]  # name and settings of the release mechanism
 
 
 @dataclasses.dataclass(frozen=True)
 class SweepRun:
-    """The content of `results.json`.
-
-    Attributes:
-      config: Everything that the numbers depend on.
-      data: The data set of the first seed.
-      backend: JAX backend of the last call of `sweep`.
-      devices: Number of its devices.
-      complete: Whether every member has finished.
-      seconds: Duration of the last call, or None before its end.
-      members: Records of finished members, by number.
-    """
+    """The content of `results.json`."""
 
     config: SweepConfig
     data: DataRecord
-    backend: str
+    backend: str  # of the last call of sweep
     devices: int
-    complete: bool
-    seconds: float | None
-    members: tuple[MemberRecord, ...]
-
-    @property
-    def schema(self) -> int:
-        """Version of the files."""
-        return self.config.schema
-
-    @property
-    def versions(self) -> dict[str, str]:
-        """Versions of privjax, jax, flax and optax that trained the members."""
-        return self.config.versions
+    complete: bool  # whether every member has finished
+    seconds: float | None  # duration of the last call, or None before its end
+    members: tuple[MemberRecord, ...]  # finished members, by number
 
     def find(self, member: SupportsIndex) -> MemberRecord:
         """Return the record of a member by its number."""
+        found = {record.member: record for record in self.members}
         number = operator.index(member)
-        for record in self.members:
-            if record.member == number:
-                return record
-        raise ValueError(f"member must be {format_numbers(r.member for r in self.members)}, got {number}.")
+        if number not in found:
+            raise ValueError(f"member must be one of {', '.join(map(str, found)) or 'none'}, got {number}.")
+        return found[number]
 
     def to_dict(self) -> dict[str, Any]:
         """Return the content of `results.json`."""
-        return {"schema": self.schema, **to_json(self)}
+        return {"schema": self.config.schema, **to_json(self)}
 
     @classmethod
     def from_dict(cls, value: Mapping[str, Any]) -> "SweepRun":
-        """Build the record from the content of `results.json`.
-
-        Raises:
-          ValueError: The schema is unknown, or a value is missing or mistyped.
-        """
-        check_schema(value)
-        return from_json(cls, value, "results")
+        """Build the record from the content of `results.json`; damage or another schema is a ValueError."""
+        return from_json(cls, check_schema(value), "results")
 
 
 def check_schema(value: Any) -> Any:
@@ -252,19 +175,3 @@ def check_schema(value: Any) -> Any:
             "use the version that wrote it, or sweep again in another workdir."
         )
     return value
-
-
-def format_numbers(numbers: Iterable[int]) -> str:
-    """Format sorted numbers as ranges.
-
-    Example:
-      >>> format_numbers([0, 1, 2, 5])
-      '0 to 2, 5'
-    """
-    runs: list[list[int]] = []
-    for number in numbers:
-        if runs and number == runs[-1][-1] + 1:
-            runs[-1].append(number)
-        else:
-            runs.append([number])
-    return ", ".join(str(r[0]) if len(r) == 1 else f"{r[0]} to {r[-1]}" for r in runs) or "none"

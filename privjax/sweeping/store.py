@@ -15,39 +15,27 @@ import operator
 import os
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple, SupportsIndex
+from typing import Any, SupportsIndex
 
 import jax
 import numpy as np
 
 from privjax.encoder import Encoder
-from privjax.files import Busy, exclusive, read_arrays, write_arrays, write_json
+from privjax.files import Busy, exclusive, read_arrays, to_json, write_arrays, write_json
 from privjax.networks import Networks
-from privjax.sweeping.records import SCHEMA, MemberRecord, SweepConfig, SweepRun, check_schema, format_numbers
+from privjax.sweeping.records import SCHEMA, MemberRecord, SweepConfig, SweepRun, check_schema
 from privjax.training import History, Losses, Measures
-from privjax.typed_json import to_json
 
 PathLike = str | os.PathLike
 _SECONDS_TO_OPEN = 600.0  # in which process 0 loads the first data set and writes config.json
 _SECONDS_BETWEEN_LOOKS = 0.2
 
 
-class FinishedMember(NamedTuple):
-    """The content of a file in `members/`."""
-
-    record: MemberRecord
-    history: History
-    encoder: Encoder
-
-
 @contextlib.contextmanager
 def open_workdir(folder: Path, config: SweepConfig, *, process: int = 0) -> Iterator[None]:
-    """Lock a workdir for this process, and check that it belongs to this sweep.
-
-    Process 0 writes the config to an empty folder; every other process waits for it.
-    """
+    """Lock a workdir for this process, and check that it belongs to this sweep."""
     with contextlib.ExitStack() as stack:
         try:
             stack.enter_context(exclusive(folder / f".lock-{process}", wait=False))
@@ -62,76 +50,85 @@ def open_workdir(folder: Path, config: SweepConfig, *, process: int = 0) -> Iter
 
 
 def _check_config(folder: Path, config: SweepConfig, process: int) -> None:
+    """Compare the config of a workdir; process 0 writes it to an empty folder, and the others wait for it."""
     path = folder / "config.json"
     foreign = [found.name for found in folder.iterdir() if not found.name.startswith(".")]
-    if not path.exists():
-        if foreign:
-            raise ValueError(
-                f"workdir {folder} holds {foreign[0]} but no config.json, so it belongs to no sweep: "
-                "give an empty folder."
-            )
-        if process == 0:
+    if foreign and not path.exists():
+        raise ValueError(
+            f"workdir {folder} holds {foreign[0]} but no config.json, so it belongs to no sweep: "
+            "give an empty folder."
+        )
+    if process == 0:
+        _remove_partial_files(path, folder / "results.json")
+        if not path.exists():
             write_json(path, to_json(config))
     end = time.monotonic() + _SECONDS_TO_OPEN
     while not path.exists() and time.monotonic() < end:
         time.sleep(_SECONDS_BETWEEN_LOOKS)
-    differences = list(_differences(_read_json(path, check_schema), to_json(config)))
-    if differences:
-        _refuse(folder, "; ".join(differences[:3]))
+    refuse_differences(folder, "", _read_json(path, check_schema), to_json(config))
 
 
-def _differences(before: Any, now: Any, name: str = "") -> Iterator[str]:
+def refuse_differences(folder: Path, name: str, before: Any, now: Any) -> None:
+    """Refuse a workdir in which a value was another."""
     if isinstance(before, dict) and isinstance(now, dict):
         for key in dict.fromkeys([*before, *now]):
-            yield from _differences(before.get(key), now.get(key), f"{name}.{key}" if name else key)
+            inner = f"{name}.{key}" if name else key
+            refuse_differences(folder, inner, before.get(key), now.get(key))
     elif before != now:
-        before, now = (
-            text if len(text) <= 60 else f"{text[:57]}..." for text in map(json.dumps, (before, now))
+        raise ValueError(
+            f"workdir {folder} belongs to another sweep ({name} was {json.dumps(before):.60}, now "
+            f"{json.dumps(now):.60}): give another workdir or the old settings."
         )
-        yield f"{name} was {before}, now {now}"
 
 
-def _refuse(folder: Path, difference: str) -> None:
-    raise ValueError(
-        f"workdir {folder} belongs to another sweep ({difference}): give another workdir or the old settings."
-    )
-
-
-def check_content_hash(folder: Path, member: int, before: str, now: str) -> None:
-    """Refuse a workdir in which a member was trained on other data."""
-    for difference in _differences(before, now, f"content_hash of member {member}"):
-        _refuse(folder, difference)
-
-
-def save_member(folder: Path, member: FinishedMember) -> None:
+def save_member(folder: Path, record: MemberRecord, history: History, encoder: Encoder) -> None:
     """Write one finished member, then delete its checkpoints."""
-    header, arrays = member.encoder.to_arrays()
-    arrays = {f"encoder/{name}": array for name, array in arrays.items()} | _name_arrays(member.history)
-    content = {"schema": SCHEMA, "record": member.record.to_dict(), "encoder": header}
-    write_arrays(_member_path(folder, member.record.member), content, arrays)
-    for path in _checkpoint_paths(folder, member.record.member):
+    header, arrays = encoder.to_arrays()
+    header = {"schema": SCHEMA, "record": record.to_dict(), "encoder": header}
+    arrays = {f"encoder/{name}": array for name, array in arrays.items()}
+    arrays |= {f"history{name}": leaf for name, leaf in _name_leaves(history).items()}
+    member, *checkpoints = _paths(folder, record.member)
+    write_arrays(member, header, arrays)
+    for path in checkpoints:
         path.unlink(missing_ok=True)
 
 
 def read_records(folder: Path, members: Iterable[int]) -> dict[int, MemberRecord]:
-    """Read the records of those members that have finished; a damaged file is a warning."""
+    """Read the records of those members that have finished; a damaged file is a warning.
+
+    Files that a killed process left behind are deleted.
+    """
     records = {}
     for member in members:
-        with contextlib.suppress(FileNotFoundError):
-            try:
-                records[member] = _read_member(folder, member)[0]
-            except ValueError as error:
-                warnings.warn(f"{error} Member {member} is trained again.", stacklevel=2)
+        path, *checkpoints = _paths(folder, member)
+        _remove_partial_files(path, *checkpoints)
+        try:
+            records[member] = read_member(folder, member)[0]
+        except FileNotFoundError:
+            continue
+        except ValueError as error:
+            warnings.warn(f"{error} Member {member} is trained again.", stacklevel=2)
+            continue
+        for checkpoint in checkpoints:
+            checkpoint.unlink(missing_ok=True)
     return records
 
 
-def wait_for_records(folder: Path, members: Iterable[int]) -> dict[int, MemberRecord]:
-    """Read the records of all members, once their processes have written, or replaced, their files."""
-    return {member: _wait_for(lambda m=member: _read_member(folder, m)[0]) for member in members}
+def read_member(folder: Path, member: int) -> tuple[MemberRecord, dict[str, Any], dict[str, np.ndarray]]:
+    """Return the record, the header of the encoder, and all arrays of a finished member."""
+    path = _paths(folder, member)[0]
+    header, arrays = read_arrays(path)
+    try:
+        record, encoder = MemberRecord.from_dict(check_schema(header)["record"]), header["encoder"]
+    except (KeyError, ValueError) as error:
+        raise ValueError(f"{path} cannot be read: {error}") from None
+    if record.member != member:
+        raise ValueError(f"{path} cannot be read: it is the file of member {record.member}.")
+    return record, encoder, arrays
 
 
-def _wait_for(read: Callable[[], Any]) -> Any:
-    """Return the content of a file as soon as another process has written it."""
+def wait_for(read: Callable[[], Any]) -> Any:
+    """Return the content of a file, once another process has written or replaced it."""
     while True:
         try:
             return read()
@@ -139,46 +136,29 @@ def _wait_for(read: Callable[[], Any]) -> Any:
             time.sleep(_SECONDS_BETWEEN_LOOKS)
 
 
-def _read_member(folder: Path, member: int) -> tuple[MemberRecord, dict[str, Any], dict[str, np.ndarray]]:
-    """Return the record, the header of the encoder, and all arrays of a finished member."""
-    path = _member_path(folder, member)
-    header, arrays = read_arrays(path)
-    try:
-        check_schema(header)
-        return MemberRecord.from_dict(header["record"]), header["encoder"], arrays
-    except (KeyError, ValueError) as error:
-        raise ValueError(f"{path} cannot be read: {error}") from None
-
-
 def save_checkpoint(folder: Path | None, member: int, content_hash: str, tree: Any) -> None:
     """Write the state of one member, a pytree of NumPy arrays; the checkpoint before stays beside it."""
     if folder is None:
         return
-    header = {"schema": SCHEMA, "content_hash": content_hash, "leaves": _leaf_names(tree)}
-    newest, before = _checkpoint_paths(folder, member)
+    _, newest, before = _paths(folder, member)
     if newest.exists():
         os.replace(newest, before)
-    write_arrays(newest, header, {f"{i:04d}": leaf for i, leaf in enumerate(jax.tree.leaves(tree))})
+    write_arrays(newest, {"schema": SCHEMA, "content_hash": content_hash}, _name_leaves(tree))
 
 
 def read_checkpoint(folder: Path | None, member: int, content_hash: str, like: Any) -> list[np.ndarray]:
-    """Return the leaves of the newest readable checkpoint of one member; none if there is no such file.
-
-    A file with other leaves than `like` is damaged, and one of other data belongs to another sweep.
-    """
+    """Return the leaves of the newest readable checkpoint with the leaves of `like`; none without a file."""
     if folder is None:
         return []
-    for path in _checkpoint_paths(folder, member):
+    for path in _paths(folder, member)[1:]:
         try:
             header, arrays = read_arrays(path)
             check_schema(header)
-            leaves = list(arrays.values())
-            expected = [(leaf.shape, leaf.dtype) for leaf in jax.tree.leaves(like)]
-            if header["leaves"] != _leaf_names(like) or [(a.shape, a.dtype) for a in leaves] != expected:
+            if _describe(arrays) != _describe(_name_leaves(like)):
                 raise ValueError(f"{path} holds other arrays than those of this sweep.")
         except FileNotFoundError:
             continue
-        except (KeyError, ValueError) as error:
+        except ValueError as error:
             warnings.warn(
                 f"checkpoint {path} cannot be used ({error}): falling back to the one before, or to the "
                 f"first epoch of member {member}.",
@@ -186,17 +166,18 @@ def read_checkpoint(folder: Path | None, member: int, content_hash: str, like: A
             )
             path.unlink()  # or it would replace the one before at the next checkpoint
             continue
-        check_content_hash(folder, member, header["content_hash"], content_hash)
-        return leaves
+        refuse_differences(folder, f"content_hash of member {member}", header["content_hash"], content_hash)
+        return list(arrays.values())
     return []
 
 
-def remove_partial_files(folder: Path, members: Iterable[int]) -> None:
-    """Delete the incomplete files that a killed process left of some members."""
-    for member in members:
-        for path in (_member_path(folder, member), _checkpoint_paths(folder, member)[0]):
-            for part in path.parent.glob(f".{path.name}.*.part"):
-                part.unlink(missing_ok=True)
+def _name_leaves(tree: Any) -> dict[str, np.ndarray]:
+    leaves = jax.tree_util.tree_leaves_with_path(tree)
+    return {jax.tree_util.keystr(path): leaf for path, leaf in leaves}
+
+
+def _describe(arrays: dict[str, np.ndarray]) -> list[Any]:
+    return [(name, array.shape, array.dtype) for name, array in arrays.items()]
 
 
 def write_results(folder: Path, run: SweepRun) -> None:
@@ -204,14 +185,12 @@ def write_results(folder: Path, run: SweepRun) -> None:
     write_json(folder / "results.json", run.to_dict())
 
 
-def wait_for_results(folder: Path) -> None:
-    """Wait until process 0 has written the results of all members."""
-
-    def read() -> None:
-        if not load_results(folder).complete:
-            raise ValueError("the sweep is not complete")
-
-    _wait_for(read)
+def load_complete_results(folder: Path) -> SweepRun:
+    """Load the results of a sweep, or raise ValueError before all members have finished."""
+    run = load_results(folder)
+    if not run.complete:
+        raise ValueError(f"the sweep in {folder} is not complete.")
+    return run
 
 
 def load_results(workdir: PathLike) -> SweepRun:
@@ -250,7 +229,11 @@ def load_history(workdir: PathLike, member: SupportsIndex) -> History:
       >>> load_history(workdir, 0).losses.utility.shape
       (2,)
     """
-    return _make_history(_load_member(workdir, member)[2])
+    record, _, arrays = _load_member(workdir, member)
+    each = jax.tree.map(lambda _: 0, record.losses.privacy, is_leaf=lambda leaf: leaf is None)
+    like = History(Losses(0, each, 0, 0, 0), Measures(0, 0, 0, 0, each), 0, 0)  # pyright: ignore
+    leaves = [array for name, array in arrays.items() if name.startswith("history")]
+    return jax.tree.unflatten(jax.tree.structure(like), leaves)
 
 
 def load_encoder(workdir: PathLike, member: SupportsIndex, *, networks: Networks | None = None) -> Encoder:
@@ -270,16 +253,20 @@ def load_encoder(workdir: PathLike, member: SupportsIndex, *, networks: Networks
     """
     _, header, arrays = _load_member(workdir, member)
     own = {name.removeprefix("encoder/"): a for name, a in arrays.items() if name.startswith("encoder/")}
-    return Encoder.from_arrays(header, own, networks=networks)
+    try:
+        return Encoder.from_arrays(header, own, networks=networks)
+    except (KeyError, TypeError, ValueError, IndexError) as error:
+        raise ValueError(f"member {int(member)} of {workdir} cannot be loaded: {error}") from None
 
 
 def _load_member(workdir: PathLike, member: SupportsIndex):
     folder, number = Path(workdir).expanduser(), operator.index(member)
     _read_json(folder / "config.json", check_schema)
     try:
-        return _read_member(folder, number)
+        return read_member(folder, number)
     except FileNotFoundError:
-        finished = format_numbers(sorted(int(p.stem) for p in (folder / "members").glob("[0-9]*.npz")))
+        names = sorted(path.stem for path in (folder / "members").glob("*.npz"))
+        finished = ", ".join(str(int(name)) for name in names if name.isdigit()) or "none"
         raise ValueError(
             f"{workdir} has no finished member {number}: the finished ones are {finished}."
         ) from None
@@ -290,45 +277,25 @@ def _load_member(workdir: PathLike, member: SupportsIndex):
 def _read_json(path: Path, parse: Callable[[Any], Any]) -> Any:
     """Read one of the JSON files of a workdir, or say in one sentence why it cannot be read."""
     try:
-        value = json.loads(path.read_text(encoding="utf-8"))
+        return parse(json.loads(path.read_text(encoding="utf-8")))
     except FileNotFoundError:
         raise FileNotFoundError(
             f"{path} is missing: give the workdir of a sweep, which all its processes reach."
         ) from None
-    except (ValueError, OSError) as error:
+    except (json.JSONDecodeError, UnicodeDecodeError, OSError) as error:
         raise ValueError(f"{path} cannot be read ({error}): restore it, or repeat the sweep.") from None
-    try:
-        return parse(value)
     except ValueError as error:
         raise ValueError(f"{path} cannot be read: {error}") from None
 
 
-def _member_path(folder: Path, member: int) -> Path:
-    return folder / "members" / f"{member:04d}.npz"
+def _paths(folder: Path, member: int) -> tuple[Path, Path, Path]:
+    """Return the paths of a finished member, of its newest checkpoint and of the checkpoint before."""
+    name, checkpoints = f"{member:04d}", folder / "checkpoints"
+    return folder / "members" / f"{name}.npz", checkpoints / f"{name}.npz", checkpoints / f"{name}.before.npz"
 
 
-def _checkpoint_paths(folder: Path, member: int) -> tuple[Path, Path]:
-    """Return the paths of the newest checkpoint and of the one before."""
-    return folder / "checkpoints" / f"{member:04d}.npz", folder / "checkpoints" / f"{member:04d}.before.npz"
-
-
-def _leaf_names(tree: Any) -> list[str]:
-    return [jax.tree_util.keystr(path) for path, _ in jax.tree_util.tree_leaves_with_path(tree)]
-
-
-def _name_arrays(history: History) -> dict[str, np.ndarray]:
-    """Name the arrays of a history, for instance `history/losses/privacy`."""
-    leaves = jax.tree_util.tree_leaves_with_path(history)
-    return {f"history/{jax.tree_util.keystr(p, simple=True, separator='/')}": leaf for p, leaf in leaves}
-
-
-def _make_history(arrays: Mapping[str, np.ndarray]) -> History:
-    tree: dict[str, Any] = {}
-    for name, array in arrays.items():
-        root, *parents, last = name.split("/", 3)  # the name of a private variable may hold a slash
-        if root == "history":
-            node = tree
-            for parent in parents:
-                node = node.setdefault(parent, {})
-            node[last] = array
-    return History(**{**tree, "losses": Losses(**tree["losses"]), "measures": Measures(**tree["measures"])})
+def _remove_partial_files(*paths: Path) -> None:
+    """Delete the incomplete files that a killed process left beside these files."""
+    for path in paths:
+        for part in path.parent.glob(f".{path.name}.*.part"):
+            part.unlink(missing_ok=True)

@@ -79,7 +79,7 @@ def test_own_networks_are_described_by_their_parameters():
 
 
 def test_versions_are_those_of_the_libraries(finished):
-    assert finished.run.versions["privjax"] == privjax.__version__
-    assert finished.run.schema == 2
+    assert finished.run.config.versions["privjax"] == privjax.__version__
+    assert finished.run.config.schema == 2
     assert finished.run.backend == "cpu"
     assert finished.run.config.privacy_weights == (0.0, 2.0)

@@ -77,7 +77,7 @@ def test_encoders_are_loaded_as_they_were_trained(finished, uninterrupted):
         assert set(encoder.params) == {"Dense_0"}  # the private network alone
         assert encoder(x).shape == (120, 4)
     assert not np.array_equal(load_encoder(finished.workdir, 0)(x), load_encoder(finished.workdir, 1)(x))
-    with pytest.raises(ValueError, match="no finished member 4: the finished ones are 0 to 3"):
+    with pytest.raises(ValueError, match="no finished member 4: the finished ones are 0, 1, 2, 3"):
         load_encoder(finished.workdir, 4)
 
 
@@ -164,7 +164,7 @@ def test_a_damaged_member_is_trained_again(copied, uninterrupted, damage):
 
 def test_a_missing_member_is_trained_again(copied, uninterrupted):
     (copied / "members" / "0002.npz").unlink()
-    with pytest.raises(ValueError, match="the finished ones are 0 to 1, 3"):
+    with pytest.raises(ValueError, match="the finished ones are 0, 1, 3"):
         load_history(copied, 2)
     assert small_sweep(workdir=copied).members == uninterrupted.members
 
@@ -191,7 +191,7 @@ def test_unfinished_results_keep_finished_members(copied, finished, monkeypatch)
         (dict(scaling="minmax"), "scaling"),
         (dict(private_rate=1e-2), "rates.private_rate"),
         (dict(num_epochs=7), "num_epochs"),
-        (dict(data=lambda seed: make_small(seed, rows=130)), "data.content_hash"),
+        (dict(data=lambda seed: make_small(seed, rows=130)), "content_hash"),
         (dict(data=lambda seed: make_small(0)), "content_hash of member 2"),
         (
             dict(networks=privjax.nn_networks(6, num_outputs=2, private_widths=(5,))),
@@ -368,10 +368,13 @@ def test_a_path_with_brackets_is_a_workdir(tmp_path):
 def test_history_of_several_private_variables_keeps_their_names(tmp_path, finished):
     history, encoder = load_history(finished.workdir, 0), load_encoder(finished.workdir, 0)
     several = {"age": np.arange(3.0), "height/weight": np.zeros(3)}
-    history = history._replace(losses=history.losses._replace(privacy=several))
-    member = store.FinishedMember(dataclasses.replace(finished.members[0], member=0), history, encoder)
+    history = history._replace(
+        losses=history.losses._replace(privacy=several), measures=history.measures._replace(probe=several)
+    )
+    losses = finished.members[0].losses._replace(privacy=dict.fromkeys(several, None))
+    record = dataclasses.replace(finished.members[0], losses=losses)
     shutil.copy(finished.workdir / "config.json", tmp_path)
-    store.save_member(tmp_path, member)
+    store.save_member(tmp_path, record, history, encoder)
     loaded = load_history(tmp_path, 0)
     np.testing.assert_array_equal(loaded.losses.privacy["height/weight"], np.zeros(3))
     assert loaded.losses.privacy.keys() == several.keys()

@@ -279,7 +279,7 @@ def test_data_of_a_wrong_type_are_refused():
 
 
 def test_an_unknown_member_is_refused(uninterrupted):
-    with pytest.raises(ValueError, match="member must be 0 to 3, got 4"):
+    with pytest.raises(ValueError, match="member must be one of 0, 1, 2, 3, got 4"):
         uninterrupted.encoder(4)
 
 
