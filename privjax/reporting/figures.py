@@ -38,7 +38,7 @@ def curve_figure(attribute: Attribute, summary: Summary) -> dict[str, Any]:
 
     points, chosen = attribute.curve.points, attribute.curve.operating_point()
     leakage, strongest, utility = _columns(points)
-    x_range, y_range = _ranges(attribute)
+    x_range, y_range = _ranges(attribute, summary)
     figure = Figure(layout=make_layout(f"leakage of {attribute.label} (test {attribute.score})"))
     figure.update_xaxes(range=x_range)
     figure.update_yaxes(range=y_range, title_text=f"utility (test {summary.utility_score})")
@@ -80,12 +80,7 @@ def member_places(attribute: Attribute, summary: Summary) -> dict[int, dict[str,
 
 
 def training_traces(history: History, *, members: int) -> list[list[dict[str, Any]]]:
-    """Make the Plotly traces of a member: losses, utility and probe, shape of z.
-
-    Args:
-      history: Losses and measures of each epoch.
-      members: Number of members on the page: the more there are, the fewer epochs of each are drawn.
-    """
+    """Make the Plotly traces of a member's charts; with more members on the page, each has fewer epochs."""
     losses, measures = history.losses, history.measures
     epochs = len(losses.objective)
     number = min(max(_MAX_VALUES // (8 * members), 10), _MAX_EPOCHS, epochs)
@@ -139,7 +134,7 @@ def _draw_panel(axes: Any, attribute: Attribute, summary: Summary) -> None:
     axes.plot(strongest, utility, "o", color=_BLUE, markersize=8, fillstyle="none", label=_STRONGEST)
     star = {"markersize": 15, "markeredgecolor": "black", "markeredgewidth": 0.7, "zorder": 5}
     axes.plot(*_ideal(attribute), "*", color=_GOLD, label="ideal", **star)
-    x_range, y_range = _ranges(attribute)
+    x_range, y_range = _ranges(attribute, summary)
     axes.set(xlim=x_range, ylim=y_range)
     axes.set_xlabel(_plain(f"leakage of {attribute.label} (test {attribute.score})", "$"))
     axes.set_ylabel(_plain(f"utility: {summary.utility} (test {summary.utility_score})", "$"))
@@ -166,11 +161,14 @@ def _error_bars(points: Sequence[CurvePoint], name: str) -> dict[str, Any]:
     return {"array": above, "arrayminus": below, "color": _PALE, "thickness": 1.5, "width": 0}
 
 
-def _ranges(attribute: Attribute) -> list[list[float]]:
-    """Axes around the means and limits: the intervals of few seeds, which are wide, are cut."""
+def _ranges(attribute: Attribute, summary: Summary) -> list[list[float]]:
+    """Axes around members, means and limits: the intervals of few seeds, which are wide, are cut."""
     leakage, strongest, utility = _columns(attribute.curve.points)
+    places = member_places(attribute, summary).values()
+    leakage += [*strongest, *attribute.limits.values(), *(place["x"] for place in places)]
+    utility += [place["y"] for place in places]
     ranges = []
-    for values in ([*leakage, *strongest, *attribute.limits.values()], utility):
+    for values in (leakage, utility):
         high = max(values, default=1.0)
         low = min((value for value in values if value >= _LOWEST_R2), default=high)
         margin = max(0.15 * (high - low), 0.03)

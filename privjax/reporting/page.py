@@ -61,13 +61,7 @@ def report(workdir: str | os.PathLike, *, to: str | os.PathLike | None = None) -
 
 
 def render_html(summary: Summary, png: bytes = b"", *, plotly: str | None = None) -> str:
-    """Render the page as one self-contained file.
-
-    Args:
-      summary: Content of the page.
-      png: The curve for readers without scripts.
-      plotly: Source of plotly.js; that of the installed package if None.
-    """
+    """Render the page as one file, with the PNG for readers without scripts and the source of plotly.js."""
     from plotly.offline import get_plotlyjs
 
     return _render(
