@@ -113,6 +113,8 @@ class PrivacyTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         if sample_weight is not None:
             weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
             rows = weights > 0  # a row of weight 0 must not take a place in a batch
+            if not rows.any():  # scikit-learn checks this only in newer versions
+                raise ValueError("sample_weight must hold at least one non-zero weight.")
             X, y, weights = X[rows], y[rows], weights[rows]
             private = {name: values[rows] for name, values in private.items()}
             weights = None if (weights == weights[0]).all() else weights / weights.mean()
