@@ -122,7 +122,7 @@ def _from_estimator(item: Any) -> Attacker:
 
 
 def fit_forest(task: AttackTask, *, seed: int, threads: int = 1, kind: str = "RandomForest") -> FittedAttack:
-    """Fit a forest of 250 trees."""
+    """Fit 250 trees; `kind` is "RandomForest" or "ExtraTrees", whose splits are random."""
     from sklearn import ensemble
 
     forest = getattr(ensemble, kind + ("Classifier" if task.num_classes else "Regressor"))
@@ -201,6 +201,7 @@ def _predict_function(model: Any, task: AttackTask) -> Callable[[np.ndarray], np
 
 
 _BANDWIDTHS = (1.0, 0.25, 4.0)  # 1 is scikit-learn's gamma="scale"
+_extra_trees = partial(fit_forest, kind="ExtraTrees")
 _linear_svm = partial(tuned.fit_tuned, tuned.train_linear_svm, grid(C=(1.0, 0.01, 0.1, 10.0)))
 _neighbours = partial(tuned.fit_tuned, tuned.train_neighbours, grid(neighbours=(1, 5, 15, 45)))
 _rbf_svm = partial(
@@ -223,6 +224,7 @@ _ENTRIES = (
     Attacker("random_forest", fit_forest, classes="paper", reals="paper", cost=15, fast=True, threads=8),
     Attacker("network", fit_network, classes="paper", reals="paper", cost=3, widths=(1024,)),
     Attacker("boosting", fit_boosting, classes="other", reals="paper", cost=5),
+    Attacker("extra_trees", _extra_trees, classes="other", reals="other", cost=4, threads=8),
     Attacker("neighbours", _neighbours, classes="other", cost=4, fast=True, max_rows=100_000),
     Attacker("logistic", fit_logistic, classes="other"),
     Attacker("quadratic", tuned.fit_quadratic, classes="other", fast=True),
