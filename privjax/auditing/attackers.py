@@ -6,7 +6,7 @@ entry to `_ENTRIES`. Names, sets, messages and the order of work follow from the
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -15,14 +15,25 @@ from privjax.auditing.inputs import AttackTask, FittedAttack
 from privjax.auditing.network import fit_network
 from privjax.auditing.tuned import NUM_FOLDS, grid
 
-SETS = ("all", "paper", "fast")
-
 _NUM_TREES = 250
 _BOOSTED_TREES = 1500  # in total: a round adds one for each class
 _WIDEST_BOOSTED = 2048  # columns: every leaf of every tree has a histogram of each
 _RIDGES = (1e-3, 1e-1, 1e1, 1e3)
 
-Attackers = str | Any | Sequence[str | Any] | Mapping[str, Any]
+
+class Estimator(Protocol):
+    """A classifier or regressor of the user, as in scikit-learn."""
+
+    def fit(self, X: Any, y: Any) -> Any:
+        """Learn from rows and their labels."""
+        ...
+
+    def predict(self, X: Any) -> Any:
+        """Predict the labels of rows."""
+        ...
+
+
+Attackers = str | Estimator | Sequence[str | Estimator | tuple[str, Estimator]] | Mapping[str, Estimator]
 
 
 class Attacker(NamedTuple):
@@ -56,6 +67,13 @@ class Attacker(NamedTuple):
         return self.classes if discrete else self.reals
 
 
+SETS: dict[str, Callable[[Attacker, bool], bool]] = {
+    "all": lambda attacker, discrete: True,
+    "paper": lambda attacker, discrete: attacker.group(discrete=discrete) == "paper",
+    "fast": lambda attacker, discrete: attacker.fast,
+}
+
+
 def select_attackers(
     attackers: Attackers, *, discrete: bool, network_widths: Sequence[int] | None = None
 ) -> list[Attacker]:
@@ -68,11 +86,8 @@ def select_attackers(
       network_widths: Hidden widths of the attacker "network".
     """
     if isinstance(attackers, Mapping):
-        items: list[Any] = list(attackers.items())
-    elif isinstance(attackers, str) or hasattr(attackers, "fit"):
-        items = [attackers]
-    else:
-        items = list(attackers)
+        attackers = list(attackers.items())
+    items: Any = [attackers] if isinstance(attackers, str) or hasattr(attackers, "fit") else attackers
     selected: dict[str, Attacker] = {}
     for item in items:
         for attacker in _find(item, discrete) if isinstance(item, str) else [_from_estimator(item)]:
@@ -89,11 +104,8 @@ def select_attackers(
 
 def _find(name: str, discrete: bool) -> list[Attacker]:
     """Return the registered attackers of a set, or the one of that name."""
-    every = ATTACKERS.values()
     if name in SETS:
-        paper, fast = name == "paper", name == "fast"
-        suited = [a for a in every if not paper or a.group(discrete=discrete) == "paper"]
-        return [a for a in suited if not fast or a.fast]
+        return [attacker for attacker in ATTACKERS.values() if SETS[name](attacker, discrete)]
     if name not in ATTACKERS:
         known = ", ".join((*SETS, *ATTACKERS))
         raise ValueError(f"attackers must be among {known}, or scikit-learn estimators, got {name!r}.")

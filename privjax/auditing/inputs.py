@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+from jaxtyping import Float64, Shaped
 from numpy.typing import ArrayLike
 
 PARTS = ("train", "validation", "test")
@@ -22,13 +23,13 @@ class AttackTask(NamedTuple):
     """The training rows of one private variable: all that an attacker learns from.
 
     Attributes:
-      z: Standardised rows [n, d], float64.
-      target: Class numbers [n], or reals [n].
+      z: Standardised rows.
+      target: Class numbers, or reals.
       num_classes: Number of classes; 0 for reals.
     """
 
-    z: np.ndarray
-    target: np.ndarray
+    z: Float64[np.ndarray, "n d"]
+    target: Shaped[np.ndarray, " n"]
     num_classes: int
 
     def take(self, rows: np.ndarray) -> "AttackTask":

@@ -4,6 +4,7 @@ import math
 from typing import NamedTuple
 
 import numpy as np
+from jaxtyping import Float, Integer
 
 _LEVEL = 0.95
 _DRAWS = 1000
@@ -20,12 +21,14 @@ class Score(NamedTuple):
 Scores = dict[str, Score | None]  # None for a score that is not defined on these rows
 
 
-def classification_scores(scores: np.ndarray, classes: np.ndarray, *, seed: int) -> Scores:
+def classification_scores(
+    scores: Float[np.ndarray, "n k"], classes: Integer[np.ndarray, " n"], *, seed: int
+) -> Scores:
     """Compute accuracy, balanced accuracy and macro AUC.
 
     Args:
-      scores: One score for each row and class [n, k]; the largest is the guess.
-      classes: Class numbers [n]; -1, for a class without training rows, counts as an error.
+      scores: One score for each row and class; the largest is the guess.
+      classes: Class numbers; -1, for a class without training rows, counts as an error.
       seed: Seed of the bootstrap.
 
     Returns:
@@ -57,7 +60,7 @@ def accuracy_scores(right: np.ndarray, classes: np.ndarray, *, seed: int) -> tup
     )
 
 
-def regression_scores(guess: np.ndarray, truth: np.ndarray, *, seed: int) -> Scores:
+def regression_scores(guess: Float[np.ndarray, " n"], truth: Float[np.ndarray, " n"], *, seed: int) -> Scores:
     """Compute "r2" and "rank_correlation" (Spearman's); None if the truth is constant."""
     guess = np.clip(np.nan_to_num(guess), -1e150, 1e150)
     shifted = truth - truth.mean()

@@ -1,5 +1,6 @@
 """Attackers whose settings are chosen by cross-validation: SVMs, kernel ridge, neighbours, QDA."""
 
+import contextvars
 import functools
 import itertools
 from collections.abc import Callable, Sequence
@@ -29,12 +30,13 @@ Judge = Callable[[AttackTask, Sequence[Setting], np.ndarray, np.ndarray], np.nda
 
 def fit_quadratic(task: AttackTask, *, seed: int, threads: int = 1) -> FittedAttack:
     """Fit quadratic discriminant analysis; a wide release is reduced to principal components."""
-    width = task.z.shape[1]
-    if width > _COMPONENTS:
-        return on_components(fit_quadratic, task, seed=seed)
+    n, width = task.z.shape
+    wide = width > _COMPONENTS
     # Covariances of many columns take many rows to learn, so fewer components can do better.
-    widths = (width, 16, 64) if width == _COMPONENTS else (width,)
-    return fit_tuned(_train_quadratic, grid(columns=widths, shrinkage=(0.5, 0.01, 0.1)), task, seed=seed)
+    columns = dict.fromkeys(min(count, n) for count in (_COMPONENTS, 16, 64)) if wide else (width,)
+    settings = grid(columns=tuple(columns), shrinkage=(0.5, 0.01, 0.1))
+    fit = functools.partial(fit_tuned, _train_quadratic, settings)
+    return on_components(fit, task, seed=seed) if wide else fit(task, seed=seed)
 
 
 def grid(**choices: Sequence[Any]) -> list[Setting]:
@@ -119,8 +121,9 @@ def _cross_validate(
     """Return how well each setting predicts each row, [len(settings), n]."""
     quality, folds = np.zeros((len(settings), len(task.target))), fold_numbers(task.target, seed=seed)
     splits = [(np.flatnonzero(folds != k), np.flatnonzero(folds == k)) for k in range(folds.max() + 1)]
+    contexts = [contextvars.copy_context() for _ in splits]  # a thread does not inherit NumPy's error state
     with ThreadPoolExecutor(threads) as pool:
-        judged = pool.map(lambda split: judge(task, settings, *split), splits)
+        judged = pool.map(lambda context, split: context.run(judge, task, settings, *split), contexts, splits)
         for (_, held), found in zip(splits, judged, strict=True):
             quality[:, held] = found
     return quality

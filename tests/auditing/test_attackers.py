@@ -83,15 +83,15 @@ def test_only_linear_attackers_miss_a_curved_variable(known, name):
 
 def test_quadratic_attacker_reduces_a_wide_release():
     rng = np.random.default_rng(0)
-    s = rng.integers(0, 3, 400)
+    s = rng.integers(0, 3, 330)
     hidden = (
-        rng.normal(size=(400, 5)) * np.array([0.3, 1.0, 3.0])[s][:, None]
+        rng.normal(size=(330, 5)) * np.array([0.3, 1.0, 3.0])[s][:, None]
     )  # classes differ in spread alone
-    z = hidden @ rng.normal(size=(5, 600)) + 0.01 * rng.normal(size=(400, 600))
+    z = hidden @ rng.normal(size=(5, 600)) + 0.01 * rng.normal(size=(330, 600))
     (found,) = audit(*split(z, s), attackers=["quadratic"]).attributes["s"].attacks
     assert found.value("accuracy") > 0.7
     assert found.settings["columns"] == 16
-    assert found.notes == ("on 256 principal components of 600 columns",)
+    assert found.notes == ("on 220 principal components of 600 columns",)
     (blind,) = audit(*split(z, rng.permutation(s)), attackers=["quadratic"]).attributes["s"].attacks
     assert blind.value("accuracy") < 0.5
 
