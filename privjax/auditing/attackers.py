@@ -212,23 +212,15 @@ def _predict_function(model: Any, task: AttackTask) -> Callable[[np.ndarray], np
     return predict
 
 
-_BANDWIDTHS = (1.0, 0.25, 4.0)  # 1 is scikit-learn's gamma="scale"
+_tune = partial(partial, tuned.fit_tuned)
+_bandwidths = (1.0, 0.25, 4.0)  # 1 is scikit-learn's gamma="scale"
+_rbf_grid = grid(bandwidth=_bandwidths, C=(10.0, 0.1, 1.0, 100.0))
+_ridge_grid = grid(bandwidth=_bandwidths, ridge=(0.1, 1.0, 0.01, 0.001))
+_linear_svm = _tune(tuned.train_linear_svm, grid(C=(1.0, 0.01, 0.1, 10.0)))
+_rbf_svm = _tune(tuned.train_rbf_svm, _rbf_grid, judge=tuned.judge_rbf_svm, slow=True)
+_neighbours = _tune(tuned.train_neighbours, grid(neighbours=(1, 5, 15, 45)))
+_kernel_ridge = _tune(tuned.train_kernel_ridge, _ridge_grid, slow=True)
 _extra_trees = partial(fit_forest, kind="ExtraTrees")
-_linear_svm = partial(tuned.fit_tuned, tuned.train_linear_svm, grid(C=(1.0, 0.01, 0.1, 10.0)))
-_neighbours = partial(tuned.fit_tuned, tuned.train_neighbours, grid(neighbours=(1, 5, 15, 45)))
-_rbf_svm = partial(
-    tuned.fit_tuned,
-    tuned.train_rbf_svm,
-    grid(bandwidth=_BANDWIDTHS, C=(10.0, 0.1, 1.0, 100.0)),
-    judge=tuned.judge_rbf_svm,
-    slow=True,
-)
-_kernel_ridge = partial(
-    tuned.fit_tuned,
-    tuned.train_kernel_ridge,
-    grid(bandwidth=_BANDWIDTHS, ridge=(0.1, 1.0, 0.01, 0.001)),
-    slow=True,
-)
 _ENTRIES = (
     Attacker("linear_svm", _linear_svm, classes="paper", cost=3, fast=True, threads=NUM_FOLDS),
     # The kernel of 13,000 rows takes 1.4 GB.

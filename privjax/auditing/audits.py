@@ -81,8 +81,7 @@ def audit(
       >>> report.leakage > 0.9
       True
     """
-    if not hasattr(seed, "__index__") or seed < 0:
-        raise ValueError(f"seed must be a whole number, not negative, got {seed!r}.")
+    seed = check_seed(seed)
     release = make_release(
         {"train": z_train, "test": z_test, "validation": z_validation},
         {"train": s_train, "test": s_test, "validation": s_validation},
@@ -90,7 +89,7 @@ def audit(
     )
     jobs = plan_jobs(release, attackers, network_widths)
     with quiet_attackers():
-        return audit_release(release, jobs, seed=int(seed), n_jobs=n_jobs)
+        return audit_release(release, jobs, seed=seed, n_jobs=n_jobs)
 
 
 def plan_jobs(
@@ -140,15 +139,12 @@ def audit_release(release: Release, jobs: Sequence[Job], *, seed: int, n_jobs: i
 
 def attack(release: Release, job: Job, *, seed: int, threads: int = 1) -> Attack:
     """Fit and score one attacker. An error becomes part of the result, so that the audit goes on."""
-    from threadpoolctl import threadpool_limits
-
     start, (variable, attacker) = time.perf_counter(), job
     scores: dict[str, Scores] = {"test": {}, "validation": {}}
     settings, notes, failed = {}, (), None
     try:
-        # One thread of BLAS and OpenMP gives the same numbers on any number of cores. Attackers are judged by
-        # their predictions: an overflow must not end one, even if NumPy raises.
-        with threadpool_limits(1), np.errstate(all="ignore"):
+        # Attackers are judged by their predictions: an overflow must not end one, even if NumPy raises.
+        with single_blas_thread(), np.errstate(all="ignore"):
             task, notes = make_task(release, job, seed=seed)
             options = {"widths": attacker.widths} if attacker.widths else {}
             options |= {"seed": derived_seed(seed, attacker.name, variable.name)}
@@ -188,17 +184,30 @@ def make_task(release: Release, job: Job, *, seed: int) -> tuple[AttackTask, tup
     return task, notes
 
 
-@contextlib.contextmanager
-def quiet_attackers() -> Iterator[None]:
-    """Limit BLAS to one thread, and silence warnings that the report repeats.
+def check_seed(seed: int) -> int:
+    """Return the seed as an int, or refuse it."""
+    if not hasattr(seed, "__index__") or seed < 0:
+        raise ValueError(f"seed must be a whole number, not negative, got {seed!r}.")
+    return int(seed)
 
-    Both belong to the process, so this is entered once around all work rather than in every thread.
-    """
+
+def single_blas_thread() -> contextlib.AbstractContextManager:
+    """Limit BLAS and OpenMP to one thread, so that any number of cores gives the same numbers."""
     import scipy.linalg  # noqa: F401  # its BLAS can be limited only once it is loaded
-    from sklearn.exceptions import ConvergenceWarning
     from threadpoolctl import threadpool_limits
 
-    with threadpool_limits(1), warnings.catch_warnings():
+    return threadpool_limits(1)
+
+
+@contextlib.contextmanager
+def quiet_attackers() -> Iterator[None]:
+    """Limit threads, and silence warnings that the report repeats.
+
+    Both belong to the process, so this is entered once around all work and not in every thread alone.
+    """
+    from sklearn.exceptions import ConvergenceWarning
+
+    with single_blas_thread(), warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         warnings.filterwarnings("ignore", "The number of unique classes is greater than 50%")
         yield
@@ -276,4 +285,5 @@ def _test_independence(release: Release, variable: PrivateVariable, *, seed: int
         found = privacy_confidence(z.astype(np.float32), p, key=key, num_permutations=_PERMUTATIONS)
     except Exception as error:  # the attacks stand without it
         return IndependenceTest(None, None, len(rows), f"{type(error).__name__}: {error}")
-    return IndependenceTest(float(found.p_value), float(found.statistic), len(rows))
+    p_value, statistic = (float(v) if np.isfinite(v) else None for v in (found.p_value, found.statistic))
+    return IndependenceTest(p_value, statistic, len(rows))

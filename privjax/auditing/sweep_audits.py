@@ -6,7 +6,6 @@ written once, by the process that calls `audit_sweep`; the files of the sweep ar
 
 import hashlib
 import json
-import operator
 import os
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -17,7 +16,7 @@ import cloudpickle
 
 from privjax import datasets, sweeping
 from privjax.auditing.attackers import Attackers, select_attackers
-from privjax.auditing.audits import Job, audit_release, plan_jobs, quiet_attackers
+from privjax.auditing.audits import Job, audit_release, check_seed, plan_jobs, quiet_attackers
 from privjax.auditing.inputs import PARTS, Release, make_release
 from privjax.auditing.report import AuditReport
 from privjax.files import write_json
@@ -73,7 +72,7 @@ def audit_sweep(
     """
     from joblib import Parallel, delayed
 
-    folder, seed = Path(workdir).expanduser(), operator.index(seed)
+    folder, seed = Path(workdir).expanduser(), check_seed(seed)
     run = sweeping.load_results(folder)
     chosen = list(run.members) if members is None else [run.find(member) for member in members]
     if network_widths is None:

@@ -40,12 +40,7 @@ def fit_quadratic(task: AttackTask, *, seed: int, threads: int = 1) -> FittedAtt
 
 
 def grid(**choices: Sequence[Any]) -> list[Setting]:
-    """Return the combinations of choices; the first is the default.
-
-    Example:
-      >>> grid(C=(1.0, 10.0), bandwidth=(1.0,))
-      [{'C': 1.0, 'bandwidth': 1.0}, {'C': 10.0, 'bandwidth': 1.0}]
-    """
+    """Return the combinations of choices; the first is the default."""
     return [dict(zip(choices, values, strict=True)) for values in itertools.product(*choices.values())]
 
 
@@ -96,7 +91,7 @@ def fit_tuned(
 
 
 def fold_numbers(target: np.ndarray, *, seed: int) -> np.ndarray:
-    """Return a fold for every row, with each class, or the range of reals, spread evenly over the folds."""
+    """Return a fold for every row; classes, or the range of reals, are spread evenly over the folds."""
     folds = np.empty(len(target), int)
     folds[stratified_order(target, seed=seed)] = np.arange(len(target)) % NUM_FOLDS
     return folds

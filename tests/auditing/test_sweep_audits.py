@@ -199,6 +199,8 @@ def test_other_data_and_unknown_members_are_refused(workdir, digits):
         audit_sweep(folder, members=[9])
     with pytest.raises(ValueError, match="attackers must be among"):
         audit_sweep(folder, attackers="magic")
+    with pytest.raises(ValueError, match="seed must be a whole number, not negative, got -1"):
+        audit_sweep(folder, seed=-1)
 
 
 def test_data_of_a_sweep_on_arrays_must_be_given(workdir):
