@@ -195,7 +195,7 @@ def test_other_data_and_unknown_members_are_refused(workdir, digits):
     folder, _ = workdir
     with pytest.raises(ValueError, match="data is not what member 0 was trained on"):
         audit_sweep(folder, datasets.load("digits", seed=5), attackers="quadratic")
-    with pytest.raises(ValueError, match="member must be 0 to 3, got 9"):
+    with pytest.raises(ValueError, match="member must be .*, got 9"):
         audit_sweep(folder, members=[9])
     with pytest.raises(ValueError, match="attackers must be among"):
         audit_sweep(folder, attackers="magic")
