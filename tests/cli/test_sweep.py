@@ -99,7 +99,7 @@ def test_the_printed_command_resumes_a_sweep_after_ctrl_c(people):
     same(people / "stopped run", people / "whole")
     # The same folder refuses another sweep.
     done = run(*printed[1:], "--seed", 1, code=1)
-    assert "was made for another sweep" in done.stderr
+    assert "belongs to another sweep" in done.stderr
 
 
 def test_json_equals_the_results_file(people):
