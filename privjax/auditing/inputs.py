@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike
 PARTS = ("train", "validation", "test")
 Labels = ArrayLike | Mapping[str, ArrayLike]
 
+_OUTLIER_SPREAD_RATIO = 10.0  # outliers dominate a column if they multiply its spread by more
 _OUTLIER_REACH = 3.0  # ranges of the inner 99 % of training values; values beyond are clipped
 _FEWEST_TO_CLIP = 10  # training rows: the range of fewer means nothing
 _LARGEST_DIFFERENCE = 1e300  # stands for differences that overflow
@@ -207,12 +208,18 @@ def sample_rows(target: np.ndarray, size: int, *, seed: int) -> np.ndarray:
 
 
 def _outlier_bounds(z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the bounds of each column; infinite where the inner 99 % of its values are equal."""
+    """Return the bounds of each column; infinite unless outliers dominate its spread.
+
+    Other columns stay exact: clipping bends them, and a linear attacker would see more than linear information.
+    """
     first = np.quantile(z, 0.005, axis=0, method="higher")
     last = np.quantile(z, 0.995, axis=0, method="lower")
     reach = _OUTLIER_REACH * (last - first)
     reach = np.where((reach > 0) & (len(z) >= _FEWEST_TO_CLIP), reach, np.inf)
-    return first - reach, last + reach
+    low, high = first - reach, last + reach
+    unit = np.maximum(np.abs(z).max(0), np.finfo(float).tiny)  # so that no square overflows
+    dominated = (z / unit).std(0) > _OUTLIER_SPREAD_RATIO * (np.clip(z, low, high) / unit).std(0)
+    return np.where(dominated, low, -np.inf), np.where(dominated, high, np.inf)
 
 
 def _resolution(z: np.ndarray) -> float:

@@ -13,6 +13,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import Normalizer, StandardScaler
 from sklearn.svm import SVC
 
+import privjax
 from privjax.auditing import ATTACKERS, AuditReport, audit
 
 RNG = np.random.default_rng(0)
@@ -248,6 +249,21 @@ def test_nan_and_the_two_infinities_are_three_values():
     z = np.array([np.nan, np.inf, -np.inf])[S][:, None]
     report = complete(audit(z, S, z, S, attackers=["linear_svm", "random_forest"]))
     assert report.strongest.value() == 1.0
+
+
+def test_linear_attackers_see_linear_information_only():
+    """Heavy tails are not clipped: bent columns would show a linear attacker the erased variable."""
+    rng = np.random.default_rng(5)
+    s = np.arange(600) % 3
+    x = rng.standard_t(3, size=(600, 6)) * (1 + s[:, None])  # only the spread depends on s
+    x[:, 0] += s
+    train, test = np.arange(600) < 400, np.arange(600) >= 400
+    z = privjax.baselines.linear_erasure(x[train], s[train])(x)
+    report = privjax.audit(z[train], s[train], z[test], s[test], attackers="linear_svm")
+    assert report.leakage < 0.45
+    assert not any("outliers" in note for note in report.notes)
+    bent = np.clip(z, *np.quantile(z[train], [0.1, 0.6], axis=0))
+    assert privjax.audit(bent[train], s[train], bent[test], s[test], attackers="linear_svm").leakage > 0.45
 
 
 def test_missing_values_are_no_outliers():
