@@ -188,7 +188,7 @@ def fit_estimator(estimator: Any, task: AttackTask, *, seed: int, threads: int =
 
 
 def _predict_function(model: Any, task: AttackTask) -> Callable[[np.ndarray], np.ndarray]:
-    """Return scores [m, num_classes], or reals [m], as a function of rows, from what an estimator offers."""
+    """Return a function from rows to scores [m, num_classes], or to reals [m], for a fitted estimator."""
     if not task.num_classes:
         return lambda rows: np.asarray(model.predict(rows), float).reshape(len(rows))
 

@@ -45,7 +45,7 @@ def audit_sweep(
     interrupted audit. Reports of other attackers stay beside it, and are reused when those are asked for.
 
     Members run through joblib, in threads unless `joblib.parallel_config` chooses another backend, such as
-    a cluster. Processes train the attacker "network" as well, so each needs a JAX device of its own.
+    a cluster. Processes train the attacker "network" as well, so each process needs its own JAX device.
 
     Args:
       workdir: Folder of the sweep.
