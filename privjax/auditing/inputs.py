@@ -210,7 +210,7 @@ def sample_rows(target: np.ndarray, size: int, *, seed: int) -> np.ndarray:
 def _outlier_bounds(z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the bounds of each column; infinite unless outliers dominate its spread.
 
-    Other columns stay exact: clipping bends them, and a linear attacker would see more than linear information.
+    Other columns stay exact. Clipping bends them, and linear attackers would see nonlinear information.
     """
     first = np.quantile(z, 0.005, axis=0, method="higher")
     last = np.quantile(z, 0.995, axis=0, method="lower")
