@@ -1,8 +1,9 @@
 """The encoder: everything that runs on the device, from a raw row x to its release z.
 
-An `Encoder` owns the scaling, the private network with its parameters, and the release mechanism.
 Training, sweeps, baselines and the estimator return encoders; audits and exports take them.
 """
+
+from __future__ import annotations
 
 import dataclasses
 import functools
@@ -19,7 +20,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Float, Shaped
 
 from privjax.files import read_arrays, write_arrays
-from privjax.networks import Layer, Networks, Params, is_built_in, make_networks, multiply_adds
+from privjax.networks import LAYER_KINDS, Layer, Networks, Params, is_built_in, make_networks
 from privjax.release import ReleaseMechanism, exact, make_mechanism
 
 _FORMAT, _VERSION = "privjax-trained-encoder", 1
@@ -35,20 +36,14 @@ SampleWeights = Shaped[ArrayLike, " n"]
 
 
 class Scaling(NamedTuple):
-    """The map `(x - shift) / spread` along the last axis of x.
-
-    Attributes:
-      method: "standard", "minmax" or "none".
-      shift: Subtracted first, [d] float32.
-      spread: Divided by afterwards, [d] float32.
-    """
+    """The map `(x - shift) / spread` along the last axis of x."""
 
     method: str
-    shift: np.ndarray
-    spread: np.ndarray
+    shift: np.ndarray  # [d] float32
+    spread: np.ndarray  # [d] float32
 
     def apply(self, x: Rows) -> Float[np.ndarray, "n ..."]:
-        """Scale rows, in the precision of x and by blocks, and return float32."""
+        """Scale rows in blocks, in the precision of x, and return float32."""
         x = np.asarray(x)
         scaled = np.empty(x.shape, np.float32)
         with np.errstate(over="ignore", invalid="ignore"):
@@ -58,15 +53,7 @@ class Scaling(NamedTuple):
 
 
 def fit_scaling(x_train: Rows, *, method: str = "standard", weights: SampleWeights | None = None) -> Scaling:
-    """Learn a scaling along the last axis of the training rows.
-
-    Args:
-      x_train: Training rows [n, ..., d]: columns of a table, or images with their channels last.
-      method: "standard" (mean 0, standard deviation 1), "minmax" (0 to 1) or "none".
-      weights: Non-negative sample weights [n]; rows of weight 0 change nothing.
-
-    Returns:
-      The scaling; the spread of a constant column is 1.
+    """Learn a scaling along the last axis of the training rows; the spread of a constant column is 1.
 
     Example:
       >>> fit_scaling([[0.0, 5.0], [4.0, 5.0]]).apply([[6.0, 5.0]])
@@ -94,9 +81,7 @@ def fit_scaling(x_train: Rows, *, method: str = "standard", weights: SampleWeigh
     return Scaling(method, shift.astype(np.float32), spread.astype(np.float32))
 
 
-def _weighted_mean(
-    x: np.ndarray, weights: np.ndarray, function: Callable[[np.ndarray], np.ndarray]
-) -> np.ndarray:
+def _weighted_mean(x: np.ndarray, weights: np.ndarray, function: Callable[..., np.ndarray]) -> np.ndarray:
     """Average a function of x over all axes but the last, in float64: float32 sums lose digits."""
     total = np.zeros(x.shape[-1])
     for rows in _row_blocks(x):
@@ -137,15 +122,6 @@ class Encoder:
 
     def __call__(self, x: Rows, *, key: Array | None = None) -> Float[np.ndarray, "n d"]:
         """Release z for raw rows, or for flat rows of the same size; a stochastic mechanism needs a key."""
-        rows = self._as_rows(x)
-        if not self.release.stochastic:
-            key = None
-        elif key is None:
-            raise ValueError(f"key is needed for the release mechanism {self.release.name}: pass a jax key.")
-        apply = release_function(self.networks, self.release)
-        return apply_in_blocks(apply, {"private": self.params}, rows, key=key, prepare=self.scaling.apply)
-
-    def _as_rows(self, x: Rows) -> np.ndarray:
         rows, size = np.asarray(x), math.prod(self.input_shape)
         if rows.ndim < 2 or rows.shape[1:] not in (self.input_shape, (size,)):
             raise ValueError(
@@ -154,7 +130,15 @@ class Encoder:
             )
         if rows.dtype.kind in "OSUMmc":
             raise TypeError(f"x must hold real numbers, got {rows.dtype}: encode text as numbers.")
-        return rows.reshape(len(rows), *self.input_shape)
+        if self.release.stochastic and key is None:
+            raise ValueError(f"key is needed for the release mechanism {self.release.name}: pass a jax key.")
+        return apply_in_blocks(
+            release_function(self.networks, self.release),
+            {"private": self.params},
+            rows.reshape(len(rows), *self.input_shape),
+            key=key if self.release.stochastic else None,
+            prepare=self.scaling.apply,
+        )
 
     @functools.cached_property
     def layers(self) -> tuple[Layer, ...]:
@@ -163,12 +147,10 @@ class Encoder:
             raise ValueError("networks are your own, so their layers are unknown: use those of privjax.")
         if self.release.name != "exact":
             raise ValueError(f"the release mechanism {self.release.name} cannot be written as layers.")
-        layers = self.networks.private_layers({"private": self.params})
         scale = Layer("scale", (self.scaling.shift, self.scaling.spread))
-        return tuple(
-            layer._replace(arrays=tuple(np.asarray(a, np.float32) for a in layer.arrays))
-            for layer in (scale, *layers)
-        )
+        layers = (scale, *self.networks.private_layers({"private": self.params}))
+        plain = (tuple(np.asarray(a, np.float32) for a in layer.arrays) for layer in layers)
+        return tuple(layer._replace(arrays=arrays) for layer, arrays in zip(layers, plain, strict=True))
 
     @functools.cached_property
     def width(self) -> int:
@@ -180,13 +162,12 @@ class Encoder:
     @property
     def num_parameters(self) -> int:
         """Number of parameters, including those of the scaling."""
-        arrays = [*jax.tree.leaves(self.params), self.scaling.shift, self.scaling.spread]
-        return sum(math.prod(a.shape) for a in arrays)
+        return sum(array.size for array in self.to_arrays()[1].values())
 
     @property
     def multiply_adds(self) -> int:
         """Multiply-adds that one row costs, scaling aside."""
-        return multiply_adds(self.layers)
+        return sum(LAYER_KINDS[layer.kind].multiply_adds(layer) for layer in self.layers)
 
     def __repr__(self) -> str:
         """Describe input, output and size in one line."""
@@ -197,9 +178,8 @@ class Encoder:
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         """Pickle settings and parameters, because functions of networks cannot be pickled."""
-        if is_built_in(self.networks):
-            return Encoder.from_arrays, self.to_arrays()
-        return super().__reduce_ex__(protocol)
+        built_in = is_built_in(self.networks)
+        return (Encoder.from_arrays, self.to_arrays()) if built_in else super().__reduce_ex__(protocol)
 
     def to_arrays(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """Return a JSON header and arrays by name, from which `from_arrays` builds an equal encoder."""
@@ -216,16 +196,11 @@ class Encoder:
 
     @classmethod
     def from_arrays(
-        cls,
-        header: Mapping[str, Any],
-        arrays: Mapping[str, np.ndarray],
-        *,
-        networks: Networks | None = None,
-    ) -> "Encoder":
-        """Build an encoder from the result of `to_arrays`, also after the header went through JSON.
+        cls, header: Mapping[str, Any], arrays: Mapping[str, np.ndarray], *, networks: Networks | None = None
+    ) -> Encoder:
+        """Build an encoder from the result of `to_arrays`; networks of your own are passed along.
 
-        Pass networks when they are not built by privjax. Arrays that are not finite or do not fit the
-        networks are refused.
+        Arrays that are not finite or do not fit the networks are refused.
         """
         if networks is None:
             if header.get("networks") is None:
@@ -246,14 +221,12 @@ class Encoder:
         write_arrays(Path(path).expanduser(), {"format": _FORMAT, "version": _VERSION, **header}, arrays)
 
     @classmethod
-    def load(cls, path: str | os.PathLike, *, networks: Networks | None = None) -> "Encoder":
-        """Read an encoder that `save` wrote.
+    def load(cls, path: str | os.PathLike, *, networks: Networks | None = None) -> Encoder:
+        """Read an encoder that `save` wrote; networks of your own are passed along.
 
-        Pass networks when they are not built by privjax. A damaged or changed file is refused, and nothing is
-        unpickled.
+        A damaged or changed file is refused, and nothing is unpickled.
         """
-        path = Path(path).expanduser()
-        header, arrays = read_arrays(path)
+        header, arrays = read_arrays(path := Path(path).expanduser())
         found = header.get("format"), header.get("version")
         if found != (_FORMAT, _VERSION):
             raise ValueError(f"{path} must be of format {_FORMAT} {_VERSION}, got {found[0]} {found[1]}.")
@@ -269,8 +242,8 @@ def _name_of(path: tuple[Any, ...]) -> str:
 
 def _fitting_array(arrays: Mapping[str, np.ndarray], name: str, shape: tuple[int, ...]) -> np.ndarray:
     """Return the array of a name, if it has the shape and is finite."""
-    if name not in arrays or arrays[name].shape != shape:
-        found = f"shape {arrays[name].shape}" if name in arrays else "no such array"
+    found = arrays[name].shape if name in arrays else "no such array"
+    if found != shape:
         raise ValueError(f"{name} must have the shape {shape}, got {found}.")
     if not np.isfinite(arrays[name]).all():
         raise ValueError(f"{name} must be finite, but it holds NaN or infinity.")
@@ -279,10 +252,7 @@ def _fitting_array(arrays: Mapping[str, np.ndarray], name: str, shape: tuple[int
 
 @functools.cache
 def release_function(networks: Networks, release: ReleaseMechanism) -> Callable[..., Array]:
-    """Return private network and release mechanism as one function `(params, scaled rows, *, key=None)`.
-
-    The same arguments return the same function, so it compiles once.
-    """
+    """Return private network and mechanism as one function `(params, scaled rows, *, key=None)`, once."""
 
     def apply(params: Params, x: Array, *, key: Array | None = None) -> Array:
         return release.apply(networks.private(params, x), key)
@@ -291,22 +261,9 @@ def release_function(networks: Networks, release: ReleaseMechanism) -> Callable[
 
 
 def apply_in_blocks(
-    function: Callable[..., Array],
-    params: Params,
-    x: np.ndarray,
-    *,
-    key: Array | None = None,
-    prepare: Callable[[np.ndarray], np.ndarray] | None = None,
+    function: Callable[..., Array], params: Params, x: np.ndarray, *, key: Array | None = None, prepare=None
 ) -> np.ndarray:
-    """Apply a JAX function to many rows in the memory of a few.
-
-    Args:
-      function: `function(params, rows, key=key)` returns a row for each row, as networks do.
-      params: Its parameters.
-      x: Rows [n, ...]; n may be 0.
-      key: Random key, from which the key of each block is derived.
-      prepare: Applied to each block of x in NumPy first.
-    """
+    """Apply `function(params, rows, key=key)` to rows in blocks, each prepared in NumPy first."""
     compiled = jax.jit(function)  # compiled programs are kept by function, whatever the parameters
     blocks = []
     for number, start in enumerate(range(0, max(len(x), 1), _BLOCK_ROWS)):

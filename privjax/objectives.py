@@ -2,38 +2,23 @@
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import jax
 from jax import Array
 
+from privjax import losses
 from privjax.kernels import Kernel, gaussian_mixture
-from privjax.losses import (
-    kdi_loss,
-    lsdn_discriminator_loss,
-    lsdn_privacy_loss,
-    mmd_loss,
-    random_fourier_features,
-    rff_mmd_loss,
-    wdn_discriminator_loss,
-    wdn_privacy_loss,
-)
 
 Value = TypeVar("Value")
 
 
 class Attribute(NamedTuple):
-    """A private variable.
+    """A private variable."""
 
-    Attributes:
-      name: Its key when p is a dict; None when p is one array.
-      num_classes: Number of classes; 0 for a continuous variable.
-      width: Number of columns as a matrix.
-    """
-
-    name: str | None
-    num_classes: int
-    width: int
+    name: str | None  # its key when p is a dict; None when p is one array
+    num_classes: int  # 0 for a continuous variable
+    width: int  # number of columns as a matrix
 
     def pick(self, values: Value | dict[str, Value]) -> Value:
         """Return this variable's entry of a dict with one value for each, or the only value."""
@@ -42,33 +27,6 @@ class Attribute(NamedTuple):
     def matrix(self, p: Array) -> Array:
         """Return labels as one-hot rows [n, width], or continuous values unchanged."""
         return jax.nn.one_hot(p, self.width) if self.num_classes else p
-
-
-class PrivacyLoss(Protocol):
-    """A loss of z [n, d] and one private variable p: integer labels [n], or continuous values [n, k].
-
-    Args:
-      attribute: Number of classes and width of p.
-      critic: Map z to the discriminator's scores [n, width]; None without a discriminator loss.
-      weights: Sample weights [n], or None for equal weights.
-      constants: The result of `Objective.draw`.
-      key: Random key of this step; None for a deterministic loss.
-    """
-
-    def __call__(
-        self,
-        z: Array,
-        p: Array,
-        /,
-        *,
-        attribute: Attribute,
-        critic: Callable[[Array], Array] | None,
-        weights: Array | None,
-        constants: Any,
-        key: Array | None,
-    ) -> Array:
-        """Return a scalar."""
-        ...
 
 
 class Schedule(NamedTuple):
@@ -101,17 +59,25 @@ class Objective(NamedTuple):
     """A privacy objective for training, from `make_objective` or written by a user.
 
     Build an objective once and pass the same value on: another function object is another compilation.
-    A loss of your own may take the keywords that it needs and `**_` for the others.
+
+    A loss is a function of z [n, d] and of one private variable p, integer labels [n] or continuous values
+    [n, k], with the keywords below. A loss of your own takes those that it needs, and `**_`.
+
+    - `attribute`: the `Attribute`, with the number of classes and the width of p.
+    - `critic`: maps z to the discriminator's scores [n, width]; None without a discriminator loss.
+    - `weights`: sample weights [n], or None for equal weights.
+    - `constants`: the result of `draw`.
+    - `key`: the random key of this step; None for a deterministic loss.
 
     Attributes:
       name: Name in results and messages.
       privacy_loss: Small when z says nothing about p.
       discriminator_loss: The loss that the discriminator minimises; None without a discriminator.
-      draw: `draw(key, width)` returns arrays drawn once for z of that width, passed on as `constants`.
+      draw: `draw(key, width)` returns arrays drawn once for z of that width.
       continuous: Whether p may be continuous.
       within_utility: Whether only rows of the same class of y are compared, so that the loss measures the
-        information of z about p beyond y. The paper's loss compares all rows: where y itself depends on p,
-        it is small only when y is lost too.
+        information of z about p beyond y. The paper's loss is small only when y, where it depends on p, is
+        lost too.
       private_rate: Adam's learning rate for the private network.
       public_rate: Adam's learning rate for the public network.
       discriminator_rate: Adam's learning rate for the discriminator.
@@ -120,8 +86,8 @@ class Objective(NamedTuple):
     """
 
     name: str
-    privacy_loss: PrivacyLoss
-    discriminator_loss: PrivacyLoss | None = None
+    privacy_loss: Callable[..., Array]
+    discriminator_loss: Callable[..., Array] | None = None
     draw: Callable[[Array, int], Any] | None = None
     continuous: bool = False
     within_utility: bool = False
@@ -133,99 +99,80 @@ class Objective(NamedTuple):
 
 
 class ObjectiveEntry(NamedTuple):
-    """The registry entry of a named objective.
-
-    Attributes:
-      name: The name in APIs, on the command line and in results.
-      summary: One line for help texts and documentation.
-      weights: Privacy weights of a default sweep, over the paper's range and denser where curves bend; 0 is
-        the release without the objective.
-      make: Build the objective from its own settings.
-      continuous: Whether the private variable may be continuous.
-    """
+    """The registry entry of a named objective."""
 
     name: str
-    summary: str
-    weights: Sequence[float]
-    make: Callable[..., Objective]
-    continuous: bool = False
+    summary: str  # one line for help texts and documentation
+    weights: Sequence[float]  # of a default sweep; 0 is the release without the objective
+    make: Callable[..., Objective]  # takes the settings of the loss
+    continuous: bool = False  # whether the private variable may be continuous
 
 
-OBJECTIVES: dict[str, ObjectiveEntry] = {}
-_MMD_WEIGHTS = (0.0, 2.0**-10, 2.0**-4, 1.0, 2.0, 4.0, 8.0, 16.0, 2.0**10)
 _MIXTURE = gaussian_mixture()
 # The discriminator must keep up with the private network, so the other rates are ten times smaller.
 _ADVERSARIAL = {"private_rate": 1e-4, "public_rate": 1e-4, "schedule": Schedule("fixed")}
 
 
-def _entry(name: str, summary: str, weights: Sequence[float], *, continuous: bool = False):
-    """Decorate the constructor of an objective with its entry in `OBJECTIVES`."""
-
-    def register(make: Callable[..., Objective]) -> Callable[..., Objective]:
-        OBJECTIVES[name] = ObjectiveEntry(name, summary, weights, make, continuous)
-        return make
-
-    return register
-
-
-@_entry("mmd", "Maximum mean discrepancy of each class to the rest.", _MMD_WEIGHTS)
 def _mmd(kernel: Kernel = _MIXTURE) -> Objective:
     def privacy_loss(z, p, *, attribute, weights, **_):
-        return mmd_loss(z, p, kernel=kernel, num_classes=attribute.num_classes, weights=weights)
+        return losses.mmd_loss(z, p, kernel=kernel, num_classes=attribute.num_classes, weights=weights)
 
     return Objective("mmd", privacy_loss)
 
 
-@_entry("rff_mmd", "Maximum mean discrepancy on random Fourier features.", _MMD_WEIGHTS)
 def _rff_mmd(kernel: Kernel = _MIXTURE, num_features: int = 1000) -> Objective:
     def draw(key, width):
-        return random_fourier_features(key, width, kernel=kernel, num_features=num_features)
+        return losses.random_fourier_features(key, width, kernel=kernel, num_features=num_features)
 
     def privacy_loss(z, p, *, attribute, weights, constants, **_):
-        return rff_mmd_loss(z, p, features=constants, num_classes=attribute.num_classes, weights=weights)
+        return losses.rff_mmd_loss(
+            z, p, features=constants, num_classes=attribute.num_classes, weights=weights
+        )
 
     return Objective("rff_mmd", privacy_loss, draw=draw)
 
 
-_KDI_WEIGHTS = (0.0, 2.0**-10, 2.0**-9, 2.0**-8, 2.0**-6, 2.0**-4, 1.0)
-
-
-@_entry("kdi", "Kernel discriminant information.", _KDI_WEIGHTS, continuous=True)
 def _kdi(kernel: Kernel = _MIXTURE, rho: float = 1e-4) -> Objective:
     def privacy_loss(z, p, *, attribute, weights, **_):
-        return kdi_loss(z, attribute.matrix(p), kernel=kernel, rho=rho, weights=weights)
+        return losses.kdi_loss(z, attribute.matrix(p), kernel=kernel, rho=rho, weights=weights)
 
     return Objective("kdi", privacy_loss)
 
 
-_WDN_WEIGHTS = (0.0, 2.0**-10, 2.0**-4, 1.0, 4.0, 16.0, 64.0, 2.0**10)
-
-
-@_entry("wdn", "Wasserstein discriminator network.", _WDN_WEIGHTS)
 def _wdn(penalty: float = 10.0, noise: float = 0.0) -> Objective:
     def privacy_loss(z, p, *, attribute, critic, weights, **_):
-        return wdn_privacy_loss(z, attribute.matrix(p), critic, weights=weights)
+        return losses.wdn_privacy_loss(z, attribute.matrix(p), critic, weights=weights)
 
     def discriminator_loss(z, p, *, attribute, critic, weights, key, **_):
-        key = key if noise else None
-        p = attribute.matrix(p)
-        return wdn_discriminator_loss(z, p, critic, penalty=penalty, noise=noise, key=key, weights=weights)
+        settings = {"penalty": penalty, "noise": noise, "key": key if noise else None}
+        return losses.wdn_discriminator_loss(z, attribute.matrix(p), critic, weights=weights, **settings)
 
     return Objective("wdn", privacy_loss, discriminator_loss, **_ADVERSARIAL)
 
 
-_LSDN_WEIGHTS = (0.0, 2.0**-4, 1.0, 16.0, 64.0, 2.0**8, 2.0**10, 2.0**12)
-
-
-@_entry("lsdn", "Least-squares discriminator network.", _LSDN_WEIGHTS, continuous=True)
 def _lsdn() -> Objective:
     def privacy_loss(z, p, *, attribute, critic, weights, **_):
-        return lsdn_privacy_loss(z, attribute.matrix(p), critic, weights=weights)
+        return losses.lsdn_privacy_loss(z, attribute.matrix(p), critic, weights=weights)
 
     def discriminator_loss(z, p, *, attribute, critic, weights, **_):
-        return lsdn_discriminator_loss(z, attribute.matrix(p), critic, weights=weights)
+        return losses.lsdn_discriminator_loss(z, attribute.matrix(p), critic, weights=weights)
 
     return Objective("lsdn", privacy_loss, discriminator_loss, **_ADVERSARIAL)
+
+
+# The weights of default sweeps cover the paper's range and are denser where curves bend.
+_MMD_WEIGHTS = (0.0, 2.0**-10, 2.0**-4, 1.0, 2.0, 4.0, 8.0, 16.0, 2.0**10)
+_KDI_WEIGHTS = (0.0, 2.0**-10, 2.0**-9, 2.0**-8, 2.0**-6, 2.0**-4, 1.0)
+_WDN_WEIGHTS = (0.0, 2.0**-10, 2.0**-4, 1.0, 4.0, 16.0, 64.0, 2.0**10)
+_LSDN_WEIGHTS = (0.0, 2.0**-4, 1.0, 16.0, 64.0, 2.0**8, 2.0**10, 2.0**12)
+_ENTRIES = (
+    ObjectiveEntry("mmd", "Maximum mean discrepancy of each class to the rest.", _MMD_WEIGHTS, _mmd),
+    ObjectiveEntry("rff_mmd", "Maximum mean discrepancy on random Fourier features.", _MMD_WEIGHTS, _rff_mmd),
+    ObjectiveEntry("kdi", "Kernel discriminant information.", _KDI_WEIGHTS, _kdi, continuous=True),
+    ObjectiveEntry("wdn", "Wasserstein discriminator network.", _WDN_WEIGHTS, _wdn),
+    ObjectiveEntry("lsdn", "Least-squares discriminator network.", _LSDN_WEIGHTS, _lsdn, continuous=True),
+)
+OBJECTIVES: dict[str, ObjectiveEntry] = {entry.name: entry for entry in _ENTRIES}
 
 
 def make_objective(name: str, **settings: Any) -> Objective:

@@ -12,9 +12,7 @@ from jax import Array
 
 
 class ReleaseMechanism(NamedTuple):
-    """A release mechanism.
-
-    Build a mechanism once and pass the same value on: another function object is another compilation.
+    """A release mechanism; build it once, because another function object is another compilation.
 
     Attributes:
       name: A key of `MECHANISMS`, so that a saved encoder can be loaded.
@@ -51,18 +49,7 @@ MECHANISMS: dict[str, Callable[..., ReleaseMechanism]] = {"exact": exact}
 
 
 def make_mechanism(settings: Mapping[str, Any]) -> ReleaseMechanism:
-    """Build a mechanism from its settings, also after the settings went through JSON.
-
-    Args:
-      settings: The result of `ReleaseMechanism.to_dict`: the `name`, a key of `MECHANISMS`, and arguments.
-
-    Returns:
-      The mechanism.
-
-    Example:
-      >>> make_mechanism({"name": "exact"}) is exact()
-      True
-    """
+    """Build the mechanism with this `to_dict`, also after the dict went through JSON."""
     arguments = dict(settings)
     name = arguments.pop("name", None)
     if name not in MECHANISMS:

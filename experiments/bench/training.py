@@ -51,6 +51,7 @@ def har_sized(seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 def ours(x, y, s, epochs: int) -> tuple[Callable[[], Any], int]:
     """A call that trains for some epochs, all monitoring included, and its number of steps."""
     data, config = prepare(x, y, s, batch_size=BATCH)
+    data = jax.device_put(data)
     numbers = hyperparameters(config.objective, config.task, privacy_weight=WEIGHT)
     state = init_state(numbers, data, config=config)
 
@@ -113,6 +114,7 @@ def torch_runs(x, y, s, steps: int) -> dict[str, Callable[[], Any]]:
 def parts_of_a_step(x, y, s) -> dict[str, Callable[[], Any]]:
     """Each part of our step alone, to see where its time goes; a hundred at a time in one scan."""
     data, config = prepare(x, y, s, batch_size=BATCH)
+    data = jax.device_put(data)
     networks = config.networks
     numbers = hyperparameters(config.objective, config.task, privacy_weight=WEIGHT)
     params = init_state(numbers, data, config=config).params

@@ -75,10 +75,8 @@ def cnn_networks(image_shape: Sequence[int], **settings) -> Networks:
       The networks; the same settings return the same record.
 
     Example:
-      >>> networks = cnn_networks((8, 8, 1), num_outputs=2, private_filters=4)
-      >>> params = networks.init(jax.random.key(0))
-      >>> networks.private(params, jnp.ones((3, 64))).shape
-      (3, 64)
+      >>> cnn_networks((8, 8, 1), num_outputs=2) is cnn_networks([8, 8, 1], num_outputs=2)
+      True
     """
     if "num_features" in settings:
         raise TypeError("num_features belongs to scnn_networks: a CNN has no projection.")
@@ -123,9 +121,7 @@ def scnn_networks(
     """
     image_shape = tuple(image_shape)
     if len(image_shape) != 3 or min(image_shape[:2]) < 4:
-        raise ValueError(
-            f"image_shape must be (height, width, channels) with sides of 4 or more, got {image_shape}."
-        )
+        raise ValueError(f"image_shape must be (height, width, channels), from 4 x 4 on, got {image_shape}.")
     check_sizes(image_shape=image_shape, num_outputs=num_outputs)
     check_sizes(private_filters=private_filters, public_filters=public_filters)
     check_sizes(minimum=0, num_features=num_features, public_widths=public_widths)
@@ -153,15 +149,11 @@ def scnn_networks(
 
     def private_layers(params):
         kernel, bias = (params["private"]["convolution"][name] for name in ("kernel", "bias"))
-        layers = (
-            Layer("reshape", shape=image_shape),
-            Layer("convolve_pool_relu", (kernel, bias), image_shape),
-            Layer("reshape", shape=(hidden_size,)),
-        )
+        image, flat = Layer("reshape", shape=image_shape), Layer("reshape", shape=(hidden_size,))
+        layers = image, Layer("convolve_pool_relu", (kernel, bias), image_shape), flat
         if not num_features:
             return layers
-        w, b = (params["private"]["projection"][name] for name in ("w", "b"))
-        return *layers, Layer("dense_relu", (w, b))
+        return *layers, Layer("dense_relu", tuple(params["private"]["projection"][name] for name in "wb"))
 
     def private(params, x, *, key=None, dropout=0.0):
         if math.prod(x.shape[1:]) != math.prod(image_shape):

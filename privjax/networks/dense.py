@@ -127,17 +127,7 @@ def nn_networks(
 def linear_networks(input_shape: int | Sequence[int], *, num_features: int | None) -> Networks:
     """Build an encoder z = W'(x - mean) + offset, or the identity, without a public network.
 
-    Args:
-      input_shape: Shape of one row of x, which is flattened.
-      num_features: Width of z; None for the identity, which has no parameters.
-
-    Returns:
-      The networks; `params["private"]` holds `weights` [features, d], `mean` [features] and `offset` [d].
-
-    Example:
-      >>> networks = linear_networks(3, num_features=None)
-      >>> networks.private({"private": {}}, jnp.ones((2, 3))).shape
-      (2, 3)
+    `params["private"]` holds `weights` [features, d], `mean` [features] and `offset` [d].
     """
     check_sizes(input_shape=input_shape, num_features=num_features)
     size = int(np.prod(input_shape))

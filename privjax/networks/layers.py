@@ -8,7 +8,7 @@ import functools
 import inspect
 import operator
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, ParamSpec, Protocol
+from typing import Any, NamedTuple, ParamSpec
 
 import jax
 import jax.numpy as jnp
@@ -18,7 +18,6 @@ from jax import Array
 from privjax.numerics.convolution import convolve_and_pool
 
 Params = dict[str, Any]
-Rate = Any  # a number or a traced scalar; Any, so that an unannotated `dropout=0.0` fits
 Arguments = ParamSpec("Arguments")
 Constructor = Callable[Arguments, "Networks"]
 
@@ -61,10 +60,6 @@ def _dense(x, kernel, bias, *, shape):
     return x @ kernel + bias
 
 
-def _dense_relu_jax(x, kernel, bias, *, shape):
-    return jax.nn.relu(x @ kernel + bias)
-
-
 def _dense_relu(x, kernel, bias, *, shape):
     return np.maximum(x @ kernel + bias, 0)
 
@@ -100,36 +95,31 @@ def _onnx_convolve_pool_relu(layer: Layer) -> Sequence[OnnxNode]:
     )
 
 
+def _kernel_size(layer: Layer) -> int:
+    return layer.arrays[0].size
+
+
 LAYER_KINDS: dict[str, LayerKind] = {
     "scale": LayerKind(
-        _scale,
-        _scale,
-        onnx=lambda layer: [OnnxNode("Sub", layer.arrays[:1]), OnnxNode("Div", layer.arrays[1:])],
+        _scale, _scale, lambda layer: [OnnxNode("Sub", layer.arrays[:1]), OnnxNode("Div", layer.arrays[1:])]
     ),
+    # In ONNX a size of 0 copies the size of the input, here the number of rows.
     "reshape": LayerKind(
-        _reshape,
-        _reshape,
-        # In ONNX a size of 0 copies the size of the input, here the number of rows.
-        onnx=lambda layer: [OnnxNode("Reshape", (np.array([0, *layer.shape], np.int64),))],
+        _reshape, _reshape, lambda layer: [OnnxNode("Reshape", (np.array([0, *layer.shape], np.int64),))]
     ),
-    "dense": LayerKind(
-        _dense,
-        _dense,
-        onnx=lambda layer: [OnnxNode("Gemm", layer.arrays)],
-        multiply_adds=lambda layer: layer.arrays[0].size,
-    ),
+    "dense": LayerKind(_dense, _dense, lambda layer: [OnnxNode("Gemm", layer.arrays)], _kernel_size),
     "dense_relu": LayerKind(
-        _dense_relu_jax,
+        lambda x, kernel, bias, *, shape: jax.nn.relu(x @ kernel + bias),
         _dense_relu,
-        onnx=lambda layer: [OnnxNode("Gemm", layer.arrays), OnnxNode("Relu")],
-        multiply_adds=lambda layer: layer.arrays[0].size,
+        lambda layer: [OnnxNode("Gemm", layer.arrays), OnnxNode("Relu")],
+        _kernel_size,
         hidden=True,
     ),
     "convolve_pool_relu": LayerKind(
         _convolve_pool_relu_jax,
         _convolve_pool_relu,
-        onnx=_onnx_convolve_pool_relu,
-        multiply_adds=lambda layer: layer.arrays[0].size * layer.shape[0] * layer.shape[1],
+        _onnx_convolve_pool_relu,
+        lambda layer: _kernel_size(layer) * layer.shape[0] * layer.shape[1],
         hidden=True,
     ),
 }
@@ -155,11 +145,6 @@ def apply_jax(
     return x
 
 
-def multiply_adds(layers: Sequence[Layer]) -> int:
-    """Count the multiply-adds that one row costs, scaling aside."""
-    return sum(LAYER_KINDS[layer.kind].multiply_adds(layer) for layer in layers)
-
-
 def layer_keys(key: Array | None, number: int) -> Sequence[Array | None]:
     """Split a key into one for each layer; None gives None for each."""
     return [None] * number if key is None or not number else list(jax.random.split(key, number))
@@ -169,8 +154,7 @@ def dropout(x: Array, *, key: Array | None, rate: Array | float) -> Array:
     """Drop elements of x at a rate that may be traced, and scale the rest to keep the mean.
 
     Flax's dropout takes a Python number, so each rate would be another compilation. Here eight random bits
-    decide one element, because drawing random words is most of the cost on a CPU. The rate is therefore
-    rounded to 1/256, and the scale is that of the rounded rate. Without a key x is returned.
+    decide one element, because random words are most of the cost on a CPU. So the rate is rounded to 1/256.
     """
     if key is None:
         return x
@@ -187,34 +171,22 @@ def dropout(x: Array, *, key: Array | None, rate: Array | float) -> Array:
     return jnp.where(kept, x * (256.0 / jnp.maximum(kept_of_256, 1.0)).astype(x.dtype), 0)
 
 
-class Network(Protocol):
-    """A network as a function of the parameters of all networks and of rows."""
-
-    def __call__(
-        self, params: Params, rows: Array, /, *, key: Array | None = None, dropout: Rate = 0.0
-    ) -> Array:
-        """Return a row for each row."""
-        ...
-
-
-def no_public(params: Params, z: Array, *, key: Array | None = None, dropout: Rate = 0.0) -> Array:
+def no_public(params: Params, z: Array, *, key: Array | None = None, dropout: Any = 0.0) -> Array:
     """Raise: these networks are an encoder alone."""
     raise ValueError("networks has no public network: train nn_networks, cnn_networks or scnn_networks.")
 
 
 def no_discriminator(params: Params, z: Array) -> Array:
     """Raise: these networks have no discriminator."""
-    raise ValueError(
-        "networks has no discriminator: build it with num_private=, the number of private outputs."
-    )
+    raise ValueError("networks has no discriminator: build it with num_private=, its number of outputs.")
 
 
 class Networks(NamedTuple):
     """The private, public and discriminator networks, as pure functions of one dict of parameters.
 
-    Training needs nothing else, so Flax NNX, Equinox or plain functions serve as well as the networks of
-    this package. With `key=None` the networks are deterministic. With a key, units of hidden layers are
-    dropped at the rate `dropout`, an array, so that another rate is not another compilation.
+    Flax NNX, Equinox or plain functions serve as well as the networks of this package. With `key=None` the
+    networks are deterministic. With a key, units of hidden layers are dropped at the rate `dropout`, which
+    may be traced.
 
     Attributes:
       init: `init(key)` returns `{"private": ..., "public": ..., "discriminator": ...}`, each a pytree
@@ -230,8 +202,8 @@ class Networks(NamedTuple):
     """
 
     init: Callable[[Array], Params]
-    private: Network
-    public: Network
+    private: Callable[..., Array]
+    public: Callable[..., Array]
     discriminator: Callable[[Params, Array], Array] = no_discriminator
     projection: Callable[[Params], Array | None] = lambda params: None
     settings: tuple[tuple[str, Any], ...] | None = None
@@ -242,10 +214,9 @@ NETWORKS: dict[str, Callable[..., Networks]] = {}  # filled by `network_kind`
 
 
 def network_kind(kind: str) -> Callable[[Constructor[Arguments]], Constructor[Arguments]]:
-    """Decorate a constructor of networks from integers and tuples of integers, and register it.
+    """Register a constructor of networks, whose arguments are integers, or tuples for shapes and widths.
 
-    The constructor returns the same record for the same settings, so training compiles once, and the record
-    carries its settings. Its body gets plain integers, and tuples for all shapes and widths.
+    It returns the same record for the same settings, so training compiles once.
     """
 
     def decorate(build: Constructor[Arguments]) -> Constructor[Arguments]:
@@ -271,21 +242,13 @@ def network_kind(kind: str) -> Callable[[Constructor[Arguments]], Constructor[Ar
 
 def _plain(name: str, value: Any) -> Any:
     """Return an argument as Python integers, which can be hashed and written as JSON."""
-    if value is None:
-        return None
-    if np.ndim(value) == 0 and not name.endswith("shape"):
-        return operator.index(value)
+    if value is None or (np.ndim(value) == 0 and not name.endswith("shape")):
+        return value if value is None else operator.index(value)
     return tuple(operator.index(size) for size in np.atleast_1d(value).tolist())
 
 
 def make_networks(settings: Mapping[str, Any]) -> Networks:
-    """Build the networks whose `settings` these are, also after the settings went through JSON.
-
-    Example:
-      >>> networks = NETWORKS["nn"](4, num_outputs=2)
-      >>> make_networks(dict(networks.settings)) is networks
-      True
-    """
+    """Build the networks whose `settings` these are, also after the settings went through JSON."""
     arguments = dict(settings)
     kind = arguments.pop("kind", None)
     if kind not in NETWORKS:

@@ -25,35 +25,21 @@ RowNumbers = Shaped[ArrayLike, " _"] | Sequence[int]
 
 
 class TrainData(NamedTuple):
-    """Rows on the device: one copy for all members of a sweep, in which a split is a choice of row numbers.
+    """Rows: one copy for all members of a sweep, in which a split is a choice of row numbers."""
 
-    Attributes:
-      x: Scaled inputs [n, ...].
-      y: Utility labels: integers [n], or continuous values [n, k].
-      p: Private variable: integers [n], or continuous values [n, k]; or a dict of several.
-      weights: Sample weights [n], or None for equal weights.
-      train_rows: Numbers of the training rows, or None for all rows.
-      validation_rows: Numbers of the validation rows, or None to validate on some training rows.
-    """
-
-    x: Array
-    y: Array
-    p: Array | dict[str, Array]
-    weights: Array | None = None
-    train_rows: Array | None = None
-    validation_rows: Array | None = None
+    x: Array  # scaled inputs [n, ...]
+    y: Array  # integers [n], or continuous values [n, k]
+    p: Array | dict[str, Array]  # integers [n], or continuous values [n, k]; a dict of several
+    weights: Array | None = None  # None for equal weights
+    train_rows: Array | None = None  # None for all rows
+    validation_rows: Array | None = None  # None to validate on some training rows
 
 
 class Task(NamedTuple):
-    """The static part of the labels.
+    """The static part of the labels."""
 
-    Attributes:
-      num_classes: Number of classes of y; 0 for a continuous y.
-      private: The private variables, sorted by name.
-    """
-
-    num_classes: int
-    private: tuple[Attribute, ...]
+    num_classes: int  # of y; 0 for a continuous y
+    private: tuple[Attribute, ...]  # sorted by name
 
     @property
     def num_private(self) -> int:
@@ -68,23 +54,14 @@ class Task(NamedTuple):
 
 
 class TrainConfig(NamedTuple):
-    """The static arguments of training: another config is another compilation.
-
-    Attributes:
-      networks: The three networks.
-      objective: The privacy objective.
-      task: The static part of the labels.
-      batch_size: Largest number of rows in a step.
-      release: The release mechanism.
-      axis: Axis of a mesh over which the rows of each batch are spread; None for one device.
-    """
+    """The static arguments of training: another config is another compilation."""
 
     networks: Networks
     objective: Objective
     task: Task
-    batch_size: int = 500
+    batch_size: int = 500  # at most
     release: ReleaseMechanism = exact()
-    axis: str | None = None
+    axis: str | None = None  # of a mesh over which the rows of each batch are spread
 
 
 class Hyperparameters(NamedTuple):
@@ -125,26 +102,19 @@ def hyperparameters(
     seed: SupportsIndex | Array = 0,
     **rates: Unpack[Rates],
 ) -> Hyperparameters:
-    """Check the numbers of one member and return them as arrays; traced values pass unchecked.
-
-    Args:
-      objective: The objective, whose learning rates are the defaults.
-      task: The task, which names the private variables.
-      privacy_weight: lambda_P, or a dict with one for each private variable.
-      seed: Seed of the initial parameters, the order of rows, the dropout and the release mechanism.
-      **rates: Learning rates; dropout rates, 0.2 in the private network and 0.5 in the public one by default.
-    """
+    """Check the numbers of one member and return them as arrays; traced values pass unchecked."""
     check_rates(rates)
-    names = [str(attribute.name) for attribute in task.private]
-    if task.private[0].name is None:
-        if isinstance(privacy_weight, Mapping):
-            raise TypeError("privacy_weight must be a number, since p is not a dict.")
-        weight = _number("privacy_weight", privacy_weight)
+    names = [attribute.name for attribute in task.private]
+    if not isinstance(privacy_weight, Mapping):
+        weights = [_number("privacy_weight", privacy_weight)] * len(names)
+    elif names == [None]:
+        raise TypeError("privacy_weight must be a number, since p is not a dict.")
+    elif set(privacy_weight) != set(names):
+        raise ValueError(
+            f"privacy_weight must name the private variables {names}, got {sorted(privacy_weight)}."
+        )
     else:
-        each = privacy_weight if isinstance(privacy_weight, Mapping) else dict.fromkeys(names, privacy_weight)
-        if set(each) != set(names):
-            raise ValueError(f"privacy_weight must name the private variables {names}, got {sorted(each)}.")
-        weight = {name: _number(f"privacy_weight[{name!r}]", value) for name, value in each.items()}
+        weights = [_number(f"privacy_weight[{name!r}]", privacy_weight[str(name)]) for name in names]
     if not isinstance(seed, Tracer) and not (hasattr(seed, "__index__") and 0 <= int(seed) < 2**32):
         raise ValueError(f"seed must be an integer between 0 and 2^32 - 1, got {seed!r}.")
     numbers = {}
@@ -152,7 +122,7 @@ def hyperparameters(
         default = _DROPOUT[name] if name in _DROPOUT else getattr(objective, name)
         value = default if rates.get(name) is None else rates[name]
         numbers[name] = _number(name, value, most=1 if name in _DROPOUT else math.inf)
-    return Hyperparameters(privacy_weight=weight, seed=jnp.asarray(seed, jnp.uint32), **numbers)
+    return Hyperparameters(task.collect(weights), seed=jnp.asarray(seed, jnp.uint32), **numbers)
 
 
 def _number(name: str, value: Any, *, most: float = math.inf) -> Array:
@@ -180,103 +150,69 @@ def make_data(
     train_rows: RowNumbers | None = None,
     validation_rows: RowNumbers | None = None,
 ) -> tuple[TrainData, Task]:
-    """Check the arrays and put them on the device.
-
-    Integers [n], booleans and one-hot rows are classes, numbered from 0; other numbers are continuous.
-
-    Args:
-      x: Scaled inputs [n, ...].
-      y: Utility labels [n] or [n, k].
-      p: Private variable [n] or [n, k], or a dict of several.
-      weights: Non-negative sample weights [n].
-      train_rows: Numbers of the training rows; all but the validation rows when None.
-      validation_rows: Numbers of the validation rows.
-    """
-    x = as_float_rows(x)
-    y, num_classes = as_labels("y", y, len(x))
-    if num_classes == 1:
-        raise ValueError("y has a single class, so there is nothing to keep: give at least two.")
-    named = _named_private(p)
-    private, attributes = [], []
-    for name, value in named.items():
-        where = "p" if name is None else f"p[{name!r}]"
-        values, classes = as_labels(where, value, len(x))
-        if classes == 1:
-            raise ValueError(f"{where} has a single class, so there is nothing to hide.")
-        attributes.append(Attribute(name, classes, classes or values.shape[1]))
-        private.append(jnp.asarray(values))
-    task = Task(num_classes, tuple(attributes))
-    if train_rows is None and validation_rows is not None:
-        train_rows = np.setdiff1d(np.arange(len(x)), np.asarray(validation_rows))
-        if not len(train_rows):
-            raise ValueError("validation_rows are all rows of x: leave some to train on.")
-    data = TrainData(
-        x=jnp.asarray(x),
-        y=jnp.asarray(y),
-        p=task.collect(private),
-        weights=None if weights is None else jnp.asarray(_checked_weights(weights, len(x))),
-        train_rows=_row_numbers("train_rows", train_rows, len(x)),
-        validation_rows=_row_numbers("validation_rows", validation_rows, len(x)),
-    )
-    return data, task
-
-
-def _named_private(p: Labels | Mapping[str, Labels]) -> dict[str | None, Labels]:
-    if not isinstance(p, Mapping):
-        return {None: p}
-    if not all(isinstance(name, str) for name in p):
-        raise TypeError("p must be a dict by names: its keys are not all text.")
-    if not p:
-        raise ValueError("p is an empty dict: name at least one private variable.")
-    return dict(sorted(p.items()))
-
-
-def as_float_rows(x: Rows) -> np.ndarray:
-    """Return x in float32, or raise if it is not finite numbers [n, ...]."""
+    """Check the arguments of `fit` that hold one entry for each row, and return them as NumPy arrays."""
     x = np.asarray(x)
     if x.ndim < 2 or not x.size:
         raise ValueError(f"x must hold rows [n, ...], got shape {x.shape}.")
-    if not (_is_real(x) or x.dtype == bool):
-        raise TypeError(f"x must be real numbers, got {x.dtype}.")
-    x = _as_float32(x)
-    bad = ~np.isfinite(x.reshape(len(x), -1)).all(1)
-    if bad.any():
-        raise ValueError(
-            f"x must be finite, but {bad.sum()} rows hold NaN or infinity, the first is row "
-            f"{int(bad.argmax())}: drop or fill them."
-        )
-    return x
+    n = len(x)
+    arrays: dict[str, Any] = {"x": _as_float32("x", x, "real numbers")}
+    arrays["y"], num_classes = as_labels("y", y, n)
+    if num_classes == 1:
+        raise ValueError("y has a single class, so there is nothing to keep: give at least two.")
+    if isinstance(p, Mapping) and not (p and all(isinstance(name, str) for name in p)):
+        raise ValueError(f"p is an empty dict, or its keys are not text, got {list(p)}: name each variable.")
+    private, attributes = [], []
+    for name, labels in sorted(p.items()) if isinstance(p, Mapping) else [(None, p)]:
+        where = "p" if name is None else f"p[{name!r}]"
+        values, classes = as_labels(where, labels, n)
+        if classes == 1:
+            raise ValueError(f"{where} has a single class, so there is nothing to hide.")
+        attributes.append(Attribute(name, classes, classes or values.shape[1]))
+        private.append(values)
+    task = Task(num_classes, tuple(attributes))
+    arrays["weights"] = None if weights is None else _checked_weights(weights, n)
+    arrays["validation_rows"] = held_out = _row_numbers("validation_rows", validation_rows, n)
+    if train_rows is None and held_out is not None:
+        train_rows = np.setdiff1d(np.arange(n), held_out)
+        if not len(train_rows):
+            raise ValueError("validation_rows are all rows of x: leave some to train on.")
+    arrays["train_rows"] = _row_numbers("train_rows", train_rows, n)
+    return TrainData(p=task.collect(private), **arrays), task
 
 
 def as_labels(name: str, labels: Labels, n: int) -> tuple[np.ndarray, int]:
-    """Return integer labels [n] and their number of classes, or continuous values [n, k] and 0."""
+    """Return integer labels [n] and their number of classes, or continuous values [n, k] and 0.
+
+    Integers [n], booleans and one-hot rows are classes, numbered from 0; other numbers are continuous.
+    """
     labels = np.asarray(labels)
     if labels.ndim not in (1, 2) or len(labels) != n:
         raise ValueError(f"{name} must be [n] or [n, k] with the {n} rows of x, got shape {labels.shape}.")
-    if labels.dtype == bool or np.issubdtype(labels.dtype, np.integer):
-        if labels.ndim == 1:
-            for label in (labels.min(), labels.max()):
-                if not 0 <= label < _MAX_CLASSES:
-                    raise ValueError(f"{name} holds the label {label}: number the classes from 0.")
-            return labels.astype(np.int32), int(labels.max()) + 1
-    elif not _is_real(labels):
-        raise TypeError(f"{name} must be integer labels or reals, got {labels.dtype}: number classes from 0.")
-    matrix = _as_float32(labels).reshape(n, -1)
-    if not np.isfinite(matrix).all():
-        raise ValueError(f"{name} must be finite: drop or fill the rows with NaN or infinity.")
+    if labels.ndim == 1 and (labels.dtype == bool or np.issubdtype(labels.dtype, np.integer)):
+        for label in (labels.min(), labels.max()):
+            if not 0 <= label < _MAX_CLASSES:
+                raise ValueError(f"{name} holds the label {label}: number the classes from 0.")
+        return labels.astype(np.int32), int(labels.max()) + 1
+    matrix = _as_float32(name, labels, "integer labels or reals, with classes numbered from 0").reshape(n, -1)
     if matrix.shape[1] > 1 and ((matrix == 0) | (matrix == 1)).all() and (matrix.sum(1) == 1).all():
         return matrix.argmax(1).astype(np.int32), matrix.shape[1]
     return matrix, 0
 
 
-def _is_real(values: np.ndarray) -> bool:
-    """Return whether values are integers or floats, including bfloat16 and its like."""
-    return jnp.issubdtype(values.dtype, jnp.integer) or jnp.issubdtype(values.dtype, jnp.floating)
-
-
-def _as_float32(values: np.ndarray) -> np.ndarray:
+def _as_float32(name: str, values: np.ndarray, kind: str) -> np.ndarray:
+    """Return finite real numbers [n, ...] in float32, or raise."""
+    numbers = (jnp.bool_, jnp.integer, jnp.floating)  # JAX knows bfloat16 and its like
+    if not any(jnp.issubdtype(values.dtype, number) for number in numbers):
+        raise TypeError(f"{name} must be {kind}, got {values.dtype}.")
     with np.errstate(over="ignore"):  # too large a number becomes infinity, which is refused
-        return values.astype(np.float32)
+        values = values.astype(np.float32, copy=False)
+    bad = ~np.isfinite(values.reshape(len(values), -1)).all(1)
+    if bad.any():
+        raise ValueError(
+            f"{name} must be finite, but {bad.sum()} rows hold NaN or infinity, the first is row "
+            f"{int(bad.argmax())}: drop or fill them."
+        )
+    return values
 
 
 def _checked_weights(weights: SampleWeights, n: int) -> np.ndarray:
@@ -288,7 +224,7 @@ def _checked_weights(weights: SampleWeights, n: int) -> np.ndarray:
     return weights
 
 
-def _row_numbers(name: str, rows: RowNumbers | None, n: int) -> Array | None:
+def _row_numbers(name: str, rows: RowNumbers | None, n: int) -> np.ndarray | None:
     if rows is None:
         return None
     rows = np.asarray(rows)
@@ -296,4 +232,4 @@ def _row_numbers(name: str, rows: RowNumbers | None, n: int) -> Array | None:
         raise ValueError(f"{name} must be a vector of row numbers, at least one.")
     if rows.min() < 0 or rows.max() >= n:
         raise ValueError(f"{name} must lie between 0 and {n - 1}, the rows of x.")
-    return jnp.asarray(rows, jnp.int32)
+    return rows.astype(np.int32)

@@ -143,29 +143,19 @@ def fit(
     """
     if num_epochs is not None:
         check_positive_integer("num_epochs", num_epochs)
-    data, config = prepare(
-        x,
-        y,
-        p,
-        objective=objective,
-        networks=networks,
-        release=release,
-        batch_size=batch_size,
-        weights=weights,
-        train_rows=train_rows,
-        validation_rows=validation_rows,
+    data, task = make_data(x, y, p, weights=weights, train_rows=train_rows, validation_rows=validation_rows)
+    config = make_config(
+        data, task, objective=objective, networks=networks, release=release, batch_size=batch_size
     )
-    numbers = hyperparameters(
-        config.objective, config.task, privacy_weight=privacy_weight, seed=seed, **rates
-    )
+    numbers = hyperparameters(config.objective, task, privacy_weight=privacy_weight, seed=seed, **rates)
     x = np.asarray(x)
-    rows = slice(None) if data.train_rows is None else np.asarray(data.train_rows)
-    row_weights = None if data.weights is None else np.asarray(data.weights)[rows]
+    rows = slice(None) if data.train_rows is None else data.train_rows
+    row_weights = None if data.weights is None else data.weights[rows]
     learnt = fit_scaling(x[rows], method=scaling, weights=row_weights)
-    data = data._replace(x=jnp.asarray(learnt.apply(x)))
+    data = jax.device_put(data._replace(x=learnt.apply(x)))
     state, history = _train(data, numbers, config, num_epochs, mesh)
     encoder = Encoder(config.networks, state.params["private"], learnt, x.shape[1:], config.release)
-    return FitResult(encoder, state, history, config, _baseline(data, config.task))
+    return FitResult(encoder, state, history, config, _baseline(data, task))
 
 
 def _train(
@@ -176,50 +166,53 @@ def _train(
     most = config.objective.schedule.max_epochs
     until = jnp.asarray(most if num_epochs is None else num_epochs, jnp.int32)
     start = init_state(numbers, data, config=config)
+    arguments = (start, data, numbers, until)
+    if mesh is not None:
+        if len(mesh.axis_names) != 1:
+            raise ValueError(f"mesh must have one axis, got {mesh.axis_names}.")
+        batch = min(config.batch_size, len(data.x) if data.train_rows is None else len(data.train_rows))
+        if batch < mesh.size:
+            raise ValueError(f"a batch of {batch} rows cannot be spread over the {mesh.size} devices.")
+        config = config._replace(axis=mesh.axis_names[0])
+        arguments = jax.device_put(arguments, NamedSharding(mesh, PartitionSpec()))
     with one_blas_thread():
-        if mesh is None:
-            state, history = train_epochs(start, data, numbers, config=config, num_epochs=most, until=until)
-        else:
-            spread = _on_mesh(config._replace(axis=_only_axis(mesh, data, config.batch_size)), most, mesh)
-            arguments = (start, data, numbers, until)
-            state, history = spread(*jax.device_put(arguments, NamedSharding(mesh, PartitionSpec())))
-        jax.block_until_ready(state)
+        state, history = jax.block_until_ready(_trainer(config, most, mesh)(*arguments))
     ran = np.asarray(history.ran)
     return state, jax.tree.map(lambda a: np.asarray(a)[ran], history)
 
 
 def prepare(
-    x: Rows,
-    y: Labels,
-    p: Labels | Mapping[str, Labels],
+    x: Rows, y: Labels, p: Labels | Mapping[str, Labels], **options: Any
+) -> tuple[TrainData, TrainConfig]:
+    """Check scaled arrays; return them in NumPy, and `make_config` with the options."""
+    data, task = make_data(x, y, p)
+    return data, make_config(data, task, **options)
+
+
+def make_config(
+    data: TrainData,
+    task: Task,
     *,
     objective: str | Objective = "mmd",
     networks: Networks | None = None,
     release: ReleaseMechanism | None = None,
     batch_size: int = 500,
-    weights: SampleWeights | None = None,
-    train_rows: RowNumbers | None = None,
-    validation_rows: RowNumbers | None = None,
-) -> tuple[TrainData, TrainConfig]:
-    """Check scaled arrays and networks, and return data and static config; arguments as for `fit`."""
+) -> TrainConfig:
+    """Return the static config, checked against the data; the arguments are those of `fit`."""
     check_positive_integer("batch_size", batch_size)
     objective = make_objective(objective) if isinstance(objective, str) else objective
     if not isinstance(objective, Objective):
         raise TypeError(f"objective must be a name or an Objective, got {type(objective).__name__}.")
     if release is not None and not isinstance(release, ReleaseMechanism):
         raise TypeError(f"release must be a ReleaseMechanism, got {type(release).__name__}.")
-    rows = {"train_rows": train_rows, "validation_rows": validation_rows}
-    data, task = make_data(x, y, p, weights=weights, **rows)
     _check_objective(objective, task)
+    outputs = task.num_classes or data.y.shape[1]
     if networks is None:
-        networks = nn_networks(
-            data.x.shape[1:],
-            num_outputs=task.num_classes or data.y.shape[1],
-            num_private=task.num_private if objective.discriminator_loss else 0,
-        )
-    config = TrainConfig(networks, objective, task, batch_size, exact() if release is None else release)
-    _check_shapes(data, config)
-    return data, config
+        num_private = task.num_private if objective.discriminator_loss else 0
+        networks = nn_networks(data.x.shape[1:], num_outputs=outputs, num_private=num_private)
+    config = TrainConfig(networks, objective, task, batch_size, release or exact())
+    _check_shapes(data.x[:2], outputs, config)
+    return config
 
 
 def _check_objective(objective: Objective, task: Task) -> None:
@@ -239,12 +232,11 @@ def _check_objective(objective: Objective, task: Task) -> None:
         raise ValueError("y is continuous, but within_utility compares rows of the same class of y.")
 
 
-def _check_shapes(data: TrainData, config: TrainConfig) -> None:
-    """Compare the outputs of the networks with the labels, without computing anything."""
-    networks, task = config.networks, config.task
-    x, key = data.x[:2], jax.random.key(0)
+def _check_shapes(x: Array, outputs: int, config: TrainConfig) -> None:
+    """Compare the widths of the networks with the labels, without computing anything."""
+    networks, task, key = config.networks, config.task, jax.random.key(0)
 
-    def checked(name: str, function: Callable[..., Array], *arguments: Any) -> jax.ShapeDtypeStruct:
+    def output(name: str, function: Callable[..., Array], *arguments: Any) -> jax.ShapeDtypeStruct:
         found = jax.eval_shape(function, *arguments)
         if len(found.shape) != 2 or found.shape[0] != len(x):
             raise ValueError(
@@ -254,20 +246,19 @@ def _check_shapes(data: TrainData, config: TrainConfig) -> None:
         return found
 
     params = jax.eval_shape(networks.init, key)
-    h = checked("networks.private", networks.private, params, x)
-    z = checked("release", config.release.apply, h, key)
-    width = checked("networks.public", networks.public, params, z).shape[1]
-    if task.num_classes > width:
-        raise ValueError(
-            f"y holds the label {task.num_classes - 1}, but networks.public has {width} outputs: "
-            f"build it with num_outputs={task.num_classes}."
+    h = output("networks.private", networks.private, params, x)
+    z = output("release", config.release.apply, h, key)
+    width = output("networks.public", networks.public, params, z).shape[1]
+    # With classes, spare outputs do no harm.
+    if width < outputs or (width > outputs and not task.num_classes):
+        found = (
+            f"holds the label {outputs - 1}" if task.num_classes else f"is continuous with {outputs} columns"
         )
-    if not task.num_classes and data.y.shape[1] != width:
         raise ValueError(
-            f"y is continuous with {data.y.shape[1]} columns, but networks.public has {width} outputs."
+            f"y {found}, but networks.public has {width} outputs: build it with num_outputs={outputs}."
         )
     if config.objective.discriminator_loss is not None:
-        width = checked("networks.discriminator", networks.discriminator, params, z).shape[1]
+        width = output("networks.discriminator", networks.discriminator, params, z).shape[1]
         if width != task.num_private:
             raise ValueError(
                 f"p needs a discriminator with {task.num_private} outputs, networks.discriminator has "
@@ -275,22 +266,15 @@ def _check_shapes(data: TrainData, config: TrainConfig) -> None:
             )
 
 
-def _only_axis(mesh: Mesh, data: TrainData, batch_size: int) -> str:
-    if len(mesh.axis_names) != 1:
-        raise ValueError(f"mesh must have one axis, got {mesh.axis_names}.")
-    rows = min(batch_size, len(data.x) if data.train_rows is None else len(data.train_rows))
-    if rows < mesh.size:
-        raise ValueError(f"a batch of {rows} rows cannot be spread over the {mesh.size} devices of mesh.")
-    return mesh.axis_names[0]
-
-
 @functools.cache
-def _on_mesh(config: TrainConfig, num_epochs: int, mesh: Mesh):
-    """Return `train_epochs` on every device of a mesh, each with its share of every batch."""
+def _trainer(config: TrainConfig, num_epochs: int, mesh: Mesh | None) -> Callable[..., Any]:
+    """Return the training of one member, on every device of a mesh with its share of every batch."""
 
     def train(state, data, numbers, until):
         return train_epochs(state, data, numbers, config=config, num_epochs=num_epochs, until=until)
 
+    if mesh is None:
+        return train
     # Everything is replicated except the rows of a batch, which a device picks by its index.
     replicated = PartitionSpec()
     return jax.jit(
@@ -315,9 +299,8 @@ _open_limits: list[Any] = []  # the limit, once for each open context
 def one_blas_thread() -> Iterator[None]:
     """Limit the BLAS under XLA's factorisations to one thread until the last such context ends.
 
-    XLA has its own threads for everything else, and two pools on the same cores wait for each other. With
-    both, a step of the HAR configuration took about twice as long (7.8 against 4.1 ms with MMD, 19 against
-    9 ms with KDI, on two cores).
+    XLA has its own threads for everything else, and two pools on the same cores wait for each other: a step
+    of the HAR configuration took about twice as long with both (MMD: 7.8 against 4.1 ms on two cores).
     """
     # JAX loads SciPy's BLAS with its first factorisation, and only a loaded library can be limited.
     import scipy.linalg  # noqa: F401

@@ -20,33 +20,19 @@ STATUS_NAMES = ("running", "converged", "finished", "diverged")
 
 
 class TrainState(NamedTuple):
-    """One member between two epochs; arrays only, so it can be stacked, sharded and saved.
-
-    Attributes:
-      params: `{"private", "public", "discriminator"}`.
-      optimizer: Adam's state.
-      last_finite: The parameters at which the loss was last finite.
-      key: Key data of the member's random numbers; the key of an epoch follows from its number.
-      constants: The result of `objective.draw`.
-      epoch: Number of epochs done.
-      rate_scale: Factor of the learning rates, from 1 downwards.
-      best: Lowest objective of an epoch that counted as a decline.
-      stale: Epochs since then.
-      falls: How often the rates fell.
-      status: RUNNING, CONVERGED, FINISHED or DIVERGED.
-    """
+    """One member between two epochs; arrays only, so it can be stacked, sharded and saved."""
 
     params: Params
     optimizer: optax.OptState
-    last_finite: Params
-    key: Array
-    constants: Any
-    epoch: Array
-    rate_scale: Array
-    best: Array
-    stale: Array
-    falls: Array
-    status: Array
+    last_finite: Params  # the parameters at which the loss was last finite
+    key: Array  # key data of the member; the key of an epoch follows from its number
+    constants: Any  # the result of `objective.draw`
+    epoch: Array  # number of epochs done
+    rate_scale: Array  # factor of the learning rates, from 1 downwards
+    best: Array  # lowest objective of an epoch that counted as a decline
+    stale: Array  # epochs since then
+    falls: Array  # how often the rates fell
+    status: Array  # RUNNING, CONVERGED, FINISHED or DIVERGED
 
 
 class History(NamedTuple):
@@ -60,14 +46,9 @@ class History(NamedTuple):
 
 def _make_optimizer(numbers: Hyperparameters, scale: Array | float) -> optax.GradientTransformation:
     """Return Adam for each network at its own rate; rates are arguments of a step, so none compiles again."""
-    return optax.multi_transform(
-        {
-            "private": optax.adam(numbers.private_rate * scale),
-            "public": optax.adam(numbers.public_rate * scale),
-            "discriminator": optax.adam(numbers.discriminator_rate * scale),
-        },
-        {name: name for name in ("private", "public", "discriminator")},
-    )
+    names = ("private", "public", "discriminator")
+    adams: dict[Any, Any] = {name: optax.adam(getattr(numbers, f"{name}_rate") * scale) for name in names}
+    return optax.multi_transform(adams, {name: name for name in names})
 
 
 @functools.partial(jax.jit, static_argnames="config")
@@ -109,19 +90,9 @@ def train_epochs(
 ) -> tuple[TrainState, History]:
     """Train for more epochs; a member that has ended passes through unchanged.
 
-    Several calls give bitwise the same result as one call with all epochs. Under `vmap` over members,
-    share the rows with `in_axes=None`.
-
-    Args:
-      state: The state to continue from.
-      data: The rows.
-      hyperparameters: The numbers of the member.
-      config: The static config.
-      num_epochs: Largest number of epochs in this call; another number is another compilation.
-      until: Total number of epochs after which the state passes through; another number compiles nothing.
-
-    Returns:
-      The new state, and `num_epochs` entries of history.
+    Several calls give bitwise the same result as one call with all epochs. Under `vmap` over members, share
+    the rows with `in_axes=None`. Training also ends after `until` epochs in total; unlike `num_epochs`, which
+    is the length of the history, another `until` is not another compilation.
     """
 
     def epoch(state: TrainState, _) -> tuple[TrainState, History]:
@@ -142,13 +113,9 @@ def train_epochs(
 def no_history(task: Task) -> History:
     """Return the history entry of an epoch that did not run."""
     nan = jnp.full((), jnp.nan, jnp.float32)
-    each = task.collect([nan for _ in task.private])
-    return History(
-        Losses(nan, each, nan, nan, nan),
-        Measures(nan, nan, nan, jnp.zeros((), jnp.int32), each),
-        nan,
-        jnp.array(False),
-    )
+    each = task.collect([nan] * len(task.private))
+    measures = Measures(nan, nan, nan, jnp.zeros((), jnp.int32), each)
+    return History(Losses(nan, each, nan, nan, nan), measures, nan, jnp.array(False))
 
 
 def _epoch(

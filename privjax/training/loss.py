@@ -8,11 +8,11 @@ import jax
 import jax.numpy as jnp
 import optax
 from jax import Array, lax
-from jaxtyping import Float, Shaped
+from jaxtyping import Float
 
 from privjax.losses import orthonormality_penalty
-from privjax.networks import Networks, Params
-from privjax.objectives import Attribute, PrivacyLoss
+from privjax.networks import Params
+from privjax.objectives import Attribute
 from privjax.training.data import Hyperparameters, Task, TrainConfig, TrainData
 
 ORTHONORMALITY_WEIGHT = 10.0
@@ -21,21 +21,13 @@ _TINY = float(jnp.finfo(jnp.float32).tiny)
 
 
 class Losses(NamedTuple):
-    """The parts of the sum, without weights.
+    """The parts of the sum, without weights."""
 
-    Attributes:
-      utility: L_U.
-      privacy: L_P; a dict when p is a dict.
-      orthonormality: L_O; 0 without a projection.
-      discriminator: L_D; 0 without a discriminator.
-      objective: L_U + privacy_weight L_P + 10 L_O, the loss of the private network.
-    """
-
-    utility: Array
-    privacy: Array | dict[str, Array]
-    orthonormality: Array
-    discriminator: Array
-    objective: Array
+    utility: Array  # L_U
+    privacy: Array | dict[str, Array]  # L_P; a dict when p is a dict
+    orthonormality: Array  # L_O; 0 without a projection
+    discriminator: Array  # L_D; 0 without a discriminator
+    objective: Array  # L_U + privacy_weight L_P + 10 L_O, the loss of the private network
 
 
 def total_loss(
@@ -51,19 +43,8 @@ def total_loss(
 
     Where the paper writes parameters before the semicolon, their gradient is stopped. So the private
     network gets the gradient of L_U + privacy_weight L_P + 10 L_O, the public network that of L_U, and the
-    discriminator that of L_D.
-
-    Args:
-      params: `{"private", "public", "discriminator"}`.
-      batch: Rows of the data; with a mesh axis, those of one device.
-      numbers: Privacy weight and dropout rates.
-      config: The static config. With a mesh axis the sum is the device's share of the sum for the whole
-        batch, so the gradients of all devices add up.
-      key: Random key of dropout, release mechanism and losses; None for a deterministic pass.
-      constants: The result of `objective.draw`.
-
-    Returns:
-      The sum, and its parts for the whole batch.
+    discriminator that of L_D. With a mesh axis, `batch` and the sum are the device's share, so the gradients
+    of all devices add up; the parts are those of the whole batch. Without a key the pass is deterministic.
     """
     networks, axis = config.networks, config.axis
     private_key, public_key, loss_key = (None,) * 3 if key is None else jax.random.split(key, 3)
@@ -97,16 +78,11 @@ def release_key(key: Array | None, config: TrainConfig) -> Array | None:
 
 
 def utility_loss(
-    outputs: Float[Array, "n k"],
-    y: Shaped[Array, " n"] | Float[Array, "n k"],
-    task: Task,
-    weights: Float[Array, " n"] | None,
-    axis: str | None = None,
+    outputs: Float[Array, "n k"], y: Array, task: Task, weights: Array | None, axis: str | None = None
 ) -> Float[Array, ""]:
     """Compute the cross-entropy of logits (eq. util_loss), or the squared error for a continuous y.
 
-    With a mesh axis the rows and the result are this device's share: the results of all devices add up to
-    the loss of the whole batch.
+    With a mesh axis the result is the share of this device's rows in the loss of the whole batch.
     """
     if task.num_classes:
         losses = optax.softmax_cross_entropy_with_integer_labels(outputs, y)
@@ -124,44 +100,40 @@ def _private_losses(
     params: Params, z: Array, batch: TrainData, config: TrainConfig, key: Array | None, constants: Any
 ) -> tuple[list[Array], Array]:
     """Compute L_P of each private variable, and L_D, the sum over all of them."""
-    objective = config.objective
-    constant = lax.stop_gradient(params)
-    # L_D trains the discriminator alone.
-    trainable = {**constant, "discriminator": params["discriminator"]}
+    objective, constant = config.objective, lax.stop_gradient(params)
+    trainable = {**constant, "discriminator": params["discriminator"]}  # L_D trains the discriminator alone
+    compare = functools.partial(_compare, batch=batch, config=config, constants=constants, key=key)
     L_P, L_D, first = [], jnp.zeros(()), 0
     for attribute in config.task.private:
         columns = slice(first, first + attribute.width)
         first += attribute.width
-        compare = functools.partial(
-            _compare, batch=batch, config=config, attribute=attribute, constants=constants, key=key
-        )
-        if objective.discriminator_loss is None:
-            L_P.append(compare(objective.privacy_loss, z, critic=None))
-        else:
-            fixed, learning = (_critic(config.networks, p, columns) for p in (constant, trainable))
-            L_P.append(compare(objective.privacy_loss, z, critic=fixed))
-            L_D += compare(objective.discriminator_loss, lax.stop_gradient(z), critic=learning)
+        L_P.append(compare(objective.privacy_loss, z, constant, attribute, columns))
+        if objective.discriminator_loss is not None:
+            z_fixed = lax.stop_gradient(z)
+            L_D += compare(objective.discriminator_loss, z_fixed, trainable, attribute, columns)
     return L_P, L_D
 
 
-def _critic(networks: Networks, params: Params, columns: slice) -> Callable[[Array], Array]:
-    return lambda z: networks.discriminator(params, z)[:, columns]
-
-
 def _compare(
-    loss: PrivacyLoss,
+    loss: Callable[..., Array],
     z: Array,
+    params: Params,
+    attribute: Attribute,
+    columns: slice,
     *,
     batch: TrainData,
     config: TrainConfig,
-    attribute: Attribute,
     **arguments: Any,
 ) -> Array:
     """Compute a loss over all rows of the batch, or the mean over the classes of y."""
-    p = attribute.pick(batch.p)
+
+    def critic(z: Array) -> Array:
+        return config.networks.discriminator(params, z)[:, columns]
 
     def weighted(weights: Array | None) -> Array:
-        return loss(z, p, attribute=attribute, weights=weights, **arguments)
+        p = attribute.pick(batch.p)
+        scores = None if config.objective.discriminator_loss is None else critic
+        return loss(z, p, attribute=attribute, critic=scores, weights=weights, **arguments)
 
     if not config.objective.within_utility:
         return weighted(batch.weights)

@@ -15,62 +15,51 @@ from privjax.training.loss import utility_loss
 
 _PROBE_ROWS = 1000  # rows that the probe is fitted on, so that it is cheap beside an epoch
 _FEW_ROWS = 200  # data sets up to this size are measured on all rows
+_RIDGE = 1e-3  # relative to the mean variance of z
 _TINY = float(jnp.finfo(jnp.float32).tiny)
-
-Weights = Float[Array, " n"]
 
 
 class Measures(NamedTuple):
-    """Measures without dropout, on the validation rows, or on some training rows when there are none.
-
-    Attributes:
-      utility_loss: L_U.
-      utility: Accuracy, or R^2 when y is continuous.
-      effective_rank: See `effective_rank`.
-      live_units: See `live_units`.
-      probe: See `ridge_probe`; a dict when p is a dict.
-    """
+    """Measures without dropout, on the validation rows, or on some training rows when there are none."""
 
     utility_loss: Array
-    utility: Array
+    utility: Array  # accuracy, or R^2 when y is continuous
     effective_rank: Array
     live_units: Array
-    probe: Array | dict[str, Array]
+    probe: Array | dict[str, Array]  # see `ridge_probe`; a dict when p is a dict
 
 
 def measure(params: Params, data: TrainData, *, config: TrainConfig, key: Array | None = None) -> Measures:
     """Measure the networks of one member, with a key when the release mechanism is stochastic."""
     task, release = config.task, release_function(config.networks, config.release)
-    validation = measured_rows(data)
+    rows = measured_rows(data)
     alone = data.validation_rows is None
     # Without validation rows the probe is fitted on every other measured row and scored on the rest.
-    fitted = validation[::2] if alone else _spaced(_train_rows(data), _PROBE_ROWS)
-    held_out = slice(1, None, 2) if alone and len(validation) > 1 else slice(None)
+    fitted = rows[::2] if alone else _spaced(_train_rows(data), _PROBE_ROWS)
+    held_out = slice(1, None, 2) if alone and len(rows) > 1 else slice(None)
 
     def take(a, rows):
         # The default mode masks every element for rows out of bounds, which costs more than all the rest.
         return jnp.take(a, rows, axis=0, mode="clip")
 
-    z = release(params, take(data.x, validation), key=key)
+    def targets(attribute, rows):
+        return attribute.matrix(take(attribute.pick(data.p), rows))
+
+    z = release(params, take(data.x, rows), key=key)
     outputs = config.networks.public(params, z)
-    y = take(data.y, validation)
+    y = take(data.y, rows)
     weights = jnp.ones(len(data.x)) if data.weights is None else data.weights
-    w_fitted, w = take(weights, fitted), take(weights, validation)
+    w_fitted, w = take(weights, fitted), take(weights, rows)
     z_fitted = z[::2] if alone else release(params, take(data.x, fitted), key=key)
-    probe = []
-    for attribute in task.private:
-        p = attribute.pick(data.p)
-        probe.append(
-            ridge_probe(
-                z_fitted,
-                attribute.matrix(take(p, fitted)),
-                z[held_out],
-                attribute.matrix(take(p, validation[held_out])),
-                discrete=attribute.num_classes > 0,
-                weights=w_fitted,
-                test_weights=w[held_out],
-            )
+    probe = [
+        ridge_probe(
+            *(z_fitted, targets(attribute, fitted), z[held_out], targets(attribute, rows[held_out])),
+            discrete=attribute.num_classes > 0,
+            weights=w_fitted,
+            test_weights=w[held_out],
         )
+        for attribute in task.private
+    ]
     return Measures(
         utility_loss=utility_loss(outputs, y, task, w),
         utility=utility_score(outputs, y, task, w),
@@ -80,7 +69,7 @@ def measure(params: Params, data: TrainData, *, config: TrainConfig, key: Array 
     )
 
 
-def measured_rows(data: TrainData) -> Integer[Array, " rows"]:
+def measured_rows(data: TrainData) -> Array:
     """Return the numbers of the validation rows, or of some training rows when there are none."""
     if data.validation_rows is not None:
         return data.validation_rows
@@ -98,9 +87,7 @@ def _train_rows(data: TrainData) -> Array:
     return jnp.arange(len(data.x)) if data.train_rows is None else data.train_rows
 
 
-def utility_score(
-    outputs: Float[Array, "n k"], y: Array, task: Task, weights: Weights | None = None
-) -> Float[Array, ""]:
+def utility_score(outputs: Array, y: Array, task: Task, weights: Array | None = None) -> Array:
     """Compute the accuracy of logits, or the R^2 of predictions for a continuous y."""
     shares = _shares(outputs, weights)
     if task.num_classes:
@@ -108,11 +95,8 @@ def utility_score(
     return _r2(outputs, y, shares)
 
 
-def effective_rank(z: Float[Array, "n d"], weights: Weights | None = None) -> Float[Array, ""]:
-    """Compute tr(C)^2 / tr(C^2) of the covariance C of z: d for d equal directions, 1 for one, 0 for none.
-
-    This is the participation ratio of the eigenvalues of C, which need not be computed.
-    """
+def effective_rank(z: Float[Array, "n d"], weights: Array | None = None) -> Float[Array, ""]:
+    """Compute tr(C)^2 / tr(C^2) of the covariance C of z, the participation ratio of its eigenvalues."""
     w = _shares(z, weights)
     # The rounded mean of a constant unit would look like a direction.
     z = jnp.where(_varies(z, w), z - w @ z, 0.0) * jnp.sqrt(w)[:, None]
@@ -123,7 +107,7 @@ def effective_rank(z: Float[Array, "n d"], weights: Weights | None = None) -> Fl
     return jnp.where(trace > 0, trace**2 / jnp.maximum(jnp.sum(gram**2), 1e-20), 0.0)
 
 
-def live_units(z: Float[Array, "n d"], weights: Weights | None = None) -> Integer[Array, ""]:
+def live_units(z: Float[Array, "n d"], weights: Array | None = None) -> Integer[Array, ""]:
     """Count the units of z that are not constant over the rows of positive weight."""
     return jnp.sum(_varies(z, _shares(z, weights))).astype(jnp.int32)
 
@@ -146,24 +130,13 @@ def ridge_probe(
     p_test: Float[Array, "n l"],
     *,
     discrete: bool,
-    ridge: float = 1e-3,
-    weights: Float[Array, " m"] | None = None,
-    test_weights: Weights | None = None,
+    weights: Array | None = None,
+    test_weights: Array | None = None,
 ) -> Float[Array, ""]:
     """Score a ridge regression from z to p, in closed form: a cheap lower bound on an attack.
 
-    Args:
-      z: Rows to fit on.
-      p: One-hot or continuous targets.
-      z_test: Rows to score on.
-      p_test: Their targets.
-      discrete: Whether p is one-hot.
-      ridge: Ridge penalty relative to the mean variance of z.
-      weights: Sample weights of the rows to fit on.
-      test_weights: Sample weights of the rows to score on.
-
-    Returns:
-      Balanced accuracy over the classes present when p is one-hot (1/l without any information), else R^2.
+    The score is the balanced accuracy over the classes present when p is one-hot (1/l without any
+    information), else R^2.
     """
     m, d = z.shape
     w, w_test = _shares(z, weights), _shares(z_test, test_weights)
@@ -173,10 +146,11 @@ def ridge_probe(
     scale = jnp.maximum(jnp.sqrt(jnp.mean(z**2)), 1e-20)
     z, z_test = z / scale, z_test / scale
     # The smaller of the two equivalent systems.
-    if d <= m:
-        slopes = _solve(z.T @ z + ridge * m * jnp.eye(d), z.T @ p)
-    else:
-        slopes = z.T @ _solve(z @ z.T + ridge * m * jnp.eye(m), p)
+    wide = d > m
+    gram, right = (z @ z.T, p) if wide else (z.T @ z, z.T @ p)
+    factor = jax.scipy.linalg.cho_factor(gram + _RIDGE * m * jnp.eye(len(gram)))
+    solution = jax.scipy.linalg.cho_solve(factor, right)
+    slopes = z.T @ solution if wide else solution
     predicted = z_test @ slopes + p_mean
     if not discrete:
         return _r2(predicted, p_test, w_test)
@@ -185,10 +159,6 @@ def ridge_probe(
     present = counts > 0
     recalls = (hits @ p_test) / jnp.where(present, counts, 1.0)
     return jnp.sum(recalls * present) / jnp.maximum(present.sum(), 1)
-
-
-def _solve(a: Array, b: Array) -> Array:
-    return jax.scipy.linalg.cho_solve(jax.scipy.linalg.cho_factor(a), b)
 
 
 def _r2(predicted: Array, target: Array, weights: Array) -> Array:

@@ -18,7 +18,6 @@ from privjax.networks import (
     dense_layers,
     dropout,
     linear_networks,
-    multiply_adds,
     nn_networks,
     scnn_networks,
 )
@@ -77,7 +76,7 @@ def test_jax_and_numpy_agree_on_each_layer(kind, rows):
     found = apply_numpy([layer], x)
     assert found.dtype == np.float32
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
-    assert multiply_adds([layer]) == cost
+    assert LAYER_KINDS[kind].multiply_adds(layer) == cost
 
 
 @pytest.mark.parametrize("kind", NETWORKS_BY_KIND)

@@ -40,7 +40,8 @@ def small_sweep(data=make_small, **settings):
 def small_gradient(objective: str, networks=NETWORKS, weights=None):
     """A batch of all rows, and the function of it that gives total_loss's gradient and parts."""
     data = make_small()
-    arrays, config = prepare(data.x, data.y, data.s, objective=objective, networks=networks, weights=weights)
+    arrays, config = prepare(data.x, data.y, data.s, objective=objective, networks=networks)
+    arrays = arrays._replace(weights=weights)
     numbers = hyperparameters(config.objective, config.task, privacy_weight=2.0)
     state = init_state(numbers, arrays, config=config)
 

@@ -215,10 +215,8 @@ ERRORS = [
 
 @pytest.mark.parametrize(("wrong", "error", "message"), ERRORS, ids=[e[2][:40] for e in ERRORS])
 def test_each_error_names_the_argument_and_the_remedy(wrong, error, message):
-    right = dict(x=X, y=Y, p=S)
-    prepare(**right)
     with pytest.raises(error, match=message):
-        prepare(**{**right, **wrong})
+        fit(**{**dict(x=X, y=Y, p=S), **wrong})
 
 
 NUMBERS = [

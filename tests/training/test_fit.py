@@ -160,7 +160,7 @@ def test_vmap_over_members_equals_a_loop(objective):
 
 def test_members_may_train_on_different_rows_of_one_shared_x():
     x, y, s = _data()
-    data, config = prepare(x, y, s, networks=_small(), batch_size=50, validation_rows=np.arange(20))
+    data, config = prepare(x, y, s, networks=_small(), batch_size=50)
     rng = np.random.default_rng(0)
     orders = np.stack([rng.permutation(len(x)) for _ in range(2)]).astype(np.int32)
     data = data._replace(train_rows=orders[:, :150], validation_rows=orders[:, 150:])
