@@ -5,7 +5,6 @@ import dataclasses
 import errno
 import functools
 import hashlib
-import io
 import json
 import os
 import time
@@ -21,29 +20,24 @@ import numpy as np
 _DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
-class Busy(RuntimeError):
-    """Another process holds the lock."""
-
-
 @contextlib.contextmanager
 def exclusive(path: Path, *, wait: bool = True) -> Iterator[None]:
-    """Hold a file lock, which ends with its process; without `wait`, a lock held elsewhere raises `Busy`."""
+    """Hold a file lock, which ends with its process; without `wait`, a held lock raises RuntimeError."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a+b") as handle:
         while not _acquire(handle):
             if not wait:
-                raise Busy(f"{path.parent} is in use by another process: wait for it to end, or stop it.")
+                raise RuntimeError(f"another process is at work on {path.parent}: wait for it, or stop it.")
             time.sleep(0.1)
         yield
 
 
 def _acquire(handle) -> bool:
     """Lock a file without waiting. The lock ends when the file is closed."""
-    with contextlib.suppress(OSError if os.name == "nt" else BlockingIOError):
+    with contextlib.suppress(BlockingIOError, PermissionError):  # the second on Windows
         if os.name == "nt":  # pragma: no cover
             import msvcrt
 
-            handle.seek(0)
             msvcrt.locking(handle.fileno(), msvcrt.LK_NBLCK, 1)  # pyright: ignore
         else:
             import fcntl
@@ -110,20 +104,13 @@ def read_arrays(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
 
 
 def _read_npz(file) -> dict[str, np.ndarray]:
-    """Read every array without allocating more than the size of the file."""
+    """Read every array of an archive that unpacks to no more than its own size."""
     with zipfile.ZipFile(file) as archive:
         if sum(entry.file_size for entry in archive.infolist()) > file.seek(0, os.SEEK_END):
             raise ValueError("it unpacks to more than its own size")
-        return {name.removesuffix(".npy"): _parse_npy(archive.read(name)) for name in archive.namelist()}
-
-
-def _parse_npy(content: bytes) -> np.ndarray:
-    stream = io.BytesIO(content)
-    if np.lib.format.read_magic(stream) != (1, 0):
-        raise ValueError("an array has an unknown format")
-    shape, fortran, dtype = np.lib.format.read_array_header_1_0(stream)
-    flat = np.frombuffer(content, dtype, offset=stream.tell())
-    return flat.reshape(shape, order="F" if fortran else "C")
+    file.seek(0)
+    with np.load(file, allow_pickle=False) as arrays:
+        return dict(arrays)
 
 
 def _digest(header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> str:

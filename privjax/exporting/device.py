@@ -180,9 +180,9 @@ def _check_replaceable(npz: Path, script: Path) -> None:
 
 def _runner_script() -> str:
     """Assemble the device script: `runner` with the source of the library's functions in it."""
-    functions = [files.read_arrays, files._read_npz, files._parse_npy, files._digest]
+    functions = [files.read_arrays, files._read_npz, files._digest]
     functions += [kind.numpy for kind in LAYER_KINDS.values()]
-    imports = "".join(f"import {name}\n" for name in ("hashlib", "io", "json", "os", "zipfile"))
+    imports = "".join(f"import {name}\n" for name in ("hashlib", "json", "os", "zipfile"))
     sources = "\n\n".join(inspect.getsource(function) for function in functions)
     table = "".join(f'    "{name}": {kind.numpy.__name__},\n' for name, kind in LAYER_KINDS.items())
     before, _, rest = inspect.getsource(runner).partition("# <library>")

@@ -108,7 +108,7 @@ def draw_png(summary: Summary) -> bytes:
     from matplotlib import style
     from matplotlib.figure import Figure
 
-    title = f"{summary.run.data.name}, {summary.run.config.objective.name}"
+    title = f"{summary.run.data.name}, {summary.run.config.objective['name']}"
     rows, columns = math.ceil(len(summary.attributes) / 2) or 1, min(2, len(summary.attributes)) or 1
     buffer = io.BytesIO()
     with style.context("default"), warnings.catch_warnings():

@@ -10,7 +10,7 @@ import jax
 from privjax.datasets import Column, Dataset, LoadSpec
 from privjax.files import from_json, to_json
 from privjax.networks import Networks, is_built_in
-from privjax.objectives import Objective, Schedule
+from privjax.objectives import Objective
 
 SCHEMA = 2  # of the files in a workdir
 
@@ -80,33 +80,22 @@ class DataRecord:
     @classmethod
     def of(cls, data: Dataset) -> "DataRecord":
         """Describe a data set."""
-        names = {name: getattr(data, name) for name in ("feature_names", "y_names", "s_names", "columns")}
-        origin = {"private": data.origin.private, "load_spec": data.origin.load_spec}
         rows = {part: len(numbers) for part, numbers in data.split._asdict().items()}
-        return cls(data.name, data.content_hash, data.x.shape[1:], rows, **names, **origin)
+        names = data.feature_names, data.y_names, data.s_names
+        origin = data.origin.private, data.origin.load_spec
+        return cls(data.name, data.content_hash, data.x.shape[1:], rows, *names, data.columns, *origin)
 
 
-class ObjectiveRecord(NamedTuple):
-    """An objective whose loss is given by module and name: enough to tell two objectives apart."""
+def describe_objective(objective: Objective) -> dict[str, Any]:
+    """Return what tells two objectives apart: functions by module and name, settings as text."""
+    settings = {key: repr(value) for key, value in objective.settings}
+    fields = {**objective._asdict(), "settings": settings}
+    return {name: _name(value) if callable(value) else to_json(value) for name, value in fields.items()}
 
-    name: str
-    privacy_loss: str
-    continuous: bool
-    within_utility: bool
-    private_rate: float
-    public_rate: float
-    discriminator_rate: float
-    settings: dict[str, str]
-    schedule: Schedule
 
-    @classmethod
-    def of(cls, objective: Objective) -> "ObjectiveRecord":
-        """Describe an objective."""
-        fields = {name: getattr(objective, name) for name in cls._fields}
-        loss = getattr(objective.privacy_loss, "func", objective.privacy_loss)  # of a partial
-        fields["privacy_loss"] = f"{loss.__module__}.{getattr(loss, '__qualname__', type(loss).__qualname__)}"
-        fields["settings"] = {key: repr(value) for key, value in objective.settings}
-        return cls(**fields)
+def _name(function: Any) -> str:
+    function = getattr(function, "func", function)  # of a partial
+    return f"{function.__module__}.{getattr(function, '__qualname__', type(function).__qualname__)}"
 
 
 def describe_networks(networks: Networks) -> dict[str, Any]:
@@ -124,7 +113,7 @@ class SweepConfig:
 
     schema: int
     versions: dict[str, str]  # of privjax, jax, flax and optax
-    objective: ObjectiveRecord
+    objective: dict[str, Any]  # see describe_objective
     networks: dict[str, Any]  # see describe_networks
     privacy_weights: tuple[PrivacyWeight, ...]
     seeds: tuple[int, ...]

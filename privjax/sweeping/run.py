@@ -26,9 +26,9 @@ from privjax.networks import Networks
 from privjax.objectives import Objective, make_objective
 from privjax.progress import Progress, Reporter, reporter
 from privjax.release import ReleaseMechanism
-from privjax.sweeping import plan as planning
+from privjax.sweeping import members as grouping
 from privjax.sweeping import records, store
-from privjax.sweeping.members import Group, Loader, Member, make_groups, make_loader, make_members
+from privjax.sweeping.members import Group, Member
 from privjax.sweeping.records import MemberRecord, SweepConfig, SweepRun
 from privjax.training import History, Hyperparameters, Rates, TrainConfig, TrainState
 
@@ -121,89 +121,68 @@ def sweep(
       A record of each member, and their encoders.
 
     Example:
-      >>> import privjax
-      >>> result = privjax.sweep("digits", privacy_weights=[0.0, 1.0], num_epochs=1)
+      >>> result = sweep("digits", privacy_weights=[0.0, 1.0], num_epochs=1)
       >>> [member.privacy_weight for member in result.members]
       [0.0, 1.0]
-      >>> raw_rows = privjax.datasets.load("digits").test.x
-      >>> result.encoder(1)(raw_rows[:3]).shape
-      (3, 50)
+      >>> result.encoder(1).width
+      50
     """
     folder = None if workdir is None else Path(workdir).expanduser()
     if jax.process_count() > 1 and folder is None:
         raise ValueError("workdir must be given to several processes: they share results through it.")
     objective = make_objective(objective) if isinstance(objective, str) else objective
-    training.check_rates(rates)
     training.check_positive_integer("checkpoint_every", checkpoint_every)
     if num_epochs is not None:
         training.check_positive_integer("num_epochs", num_epochs)
-    members = make_members(privacy_weights, seeds)
-    load = make_loader(data)
+    members, load = grouping.make_members(privacy_weights, seeds), grouping.make_loader(data)
     options: dict[str, Any] = {"scaling": scaling, "release": release, "batch_size": batch_size}
     options |= {"objective": objective, "networks": networks}
     # The first data set shows whether all arguments fit together, before the workdir belongs to them.
     first = load(members[0].seed)
-    train_config = next(make_groups(members[:1], load, **options)).config
+    train_config = next(grouping.make_groups(members[:1], load, **options)).config
     options["networks"] = train_config.networks
-    each = {m.number: {"privacy_weight": m.privacy_weight, "seed": m.seed} for m in members}
-    task, schedule = train_config.task, objective.schedule
-    numbers = {n: training.hyperparameters(objective, task, **one, **rates) for n, one in each.items()}
-    config = _make_config(train_config, members, first, scaling=scaling, num_epochs=num_epochs, rates=rates)
-    place = {"backend": jax.default_backend(), "devices": jax.device_count()}
-    about = records.DataRecord.of(first)
-    run = SweepRun(config, about, **place, complete=False, seconds=None, members=())
+    check = functools.partial(training.hyperparameters, objective, train_config.task, **rates)
+    numbers = [check(privacy_weight=member.privacy_weight, seed=member.seed) for member in members]
+    run = _start_run(train_config, members, first, scaling=scaling, num_epochs=num_epochs, rates=rates)
     del first  # its memory, once its members are trained
     share = members[jax.process_index() :: jax.process_count()]
+    layout = functools.partial(grouping.make_plan, chunk_size=chunk_size, devices=devices)
     batches = [[m for m in share if m.seed == seed] for seed in dict.fromkeys(m.seed for m in share)]
-    if isinstance(data, Dataset) or planning.make_plan(len(share), chunk_size, devices).width > 1:
+    if layout(len(share)).width > 1 or isinstance(data, Dataset):
         batches = [share]
-    began = time.monotonic()
-    with contextlib.ExitStack() as stack:
-        if folder is not None:
-            stack.enter_context(store.open_workdir(folder, config, process=jax.process_index()))
-        report = stack.enter_context(reporter(progress, "sweep", "compiling"))
-        stack.enter_context(training.one_blas_thread())
-        state = _Sweep(
-            run=run,
-            folder=folder,
-            report=report,
-            numbers=numbers,
-            until=min(num_epochs or schedule.max_epochs, schedule.max_epochs),
-            epochs_per_call=min(checkpoint_every, schedule.max_epochs),
-            chunk_size=chunk_size,
-            devices=devices,
-            partial=dict.fromkeys((member.number for member in share), 0.0),
-            records={} if folder is None else store.read_records(folder, [m.number for m in share]),
-        )
+    max_epochs = objective.schedule.max_epochs
+    until, per_call = min(num_epochs or max_epochs, max_epochs), min(checkpoint_every, max_epochs)
+    lock = contextlib.nullcontext() if folder is None else store.open_workdir(folder, run.config)
+    with lock, reporter(progress, "sweep", "compiling") as report, training.one_blas_thread():
+        state = _Sweep(run, folder, report, numbers, share, layout, until, per_call)
         try:
             for batch in batches:
-                _train(batch, load, options, state)
+                state.train(batch, load, options)
         except KeyboardInterrupt:
             if folder is not None:
                 report.say(f"stopped; the same call resumes from {folder}.")
             raise
-        state.complete(len(members), round(time.monotonic() - began, 1))
+        state.complete()
     return SweepResult(state.run, folder, train_config.networks, state.encoders)
 
 
-def _make_config(
-    config: TrainConfig, members: Sequence[Member], first: Dataset, rates: Rates, **settings: Any
-) -> SweepConfig:
-    """Make the config as it is read from a file, so that NumPy numbers are no other sweep."""
+def _start_run(config: TrainConfig, members: Sequence[Member], first: Dataset, **settings: Any) -> SweepRun:
+    """Describe a sweep without finished members, in Python numbers, as it is read from a file."""
     found = SweepConfig(
         schema=records.SCHEMA,
         versions={name: importlib.metadata.version(name) for name in ("privjax", "jax", "flax", "optax")},
-        objective=records.ObjectiveRecord.of(config.objective),
+        objective=records.describe_objective(config.objective),
         networks=records.describe_networks(config.networks),
         privacy_weights=tuple(member.privacy_weight for member in members if member.seed == members[0].seed),
         seeds=tuple(dict.fromkeys(member.seed for member in members)),
-        rates=to_json(rates),
         batch_size=config.batch_size,
         content_hash=first.content_hash,
         release=config.release.to_dict(),
         **settings,
     )
-    return from_json(SweepConfig, to_json(found), "config")
+    config_read = from_json(SweepConfig, to_json(found), "config")
+    about = records.DataRecord.of(first)
+    return SweepRun(config_read, about, jax.default_backend(), jax.device_count(), False, None, ())
 
 
 @dataclasses.dataclass
@@ -213,22 +192,27 @@ class _Sweep:
     run: SweepRun
     folder: Path | None
     report: Reporter
-    numbers: dict[int, Hyperparameters]
-    until: int
-    epochs_per_call: int
-    chunk_size: int | None
-    devices: Sequence[Any] | None
-    partial: dict[int, float]  # share of the epochs that each member has done
-    records: dict[int, MemberRecord]
+    numbers: Sequence[Hyperparameters]
+    share: Sequence[Member]
+    layout: Callable[[int], grouping.Plan]
+    until: int  # epochs of a member
+    per_call: int  # epochs of one call of the program
     encoders: dict[int, Encoder] = dataclasses.field(default_factory=dict)
 
-    def unfinished(self, group: Group) -> list[Member]:
-        """Return the members of a group to train; finished ones must have had the same data."""
-        for member in group.members:
-            if self.folder is not None and member.number in self.records:
-                hashes = self.records[member.number].content_hash, group.seeds[member.seed].content_hash
-                store.refuse_differences(self.folder, f"content_hash of member {member.number}", *hashes)
-        return [member for member in group.members if member.number not in self.records]
+    def __post_init__(self):
+        self.began = time.monotonic()
+        self.partial = {member.number: 0.0 for member in self.share}  # share of its epochs that are done
+        self.records = {} if self.folder is None else store.read_records(self.folder, self.partial)
+
+    def train(self, members: Sequence[Member], load: grouping.Loader, options: dict[str, Any]) -> None:
+        """Train some members to the end. Their data sets are freed on return."""
+        for group in grouping.make_groups(members, load, **options):
+            for member in group.members:
+                if member.number in self.records:
+                    hashes = self.records[member.number].content_hash, group.seeds[member.seed].content_hash
+                    store.refuse_differences(self.folder, f"content_hash of member {member.number}", *hashes)
+            if waiting := [member for member in group.members if member.number not in self.records]:
+                _Trainer(group, self).train(waiting)
 
     def add(self, record: MemberRecord, history: History, encoder: Encoder) -> None:
         """Keep a finished member."""
@@ -238,19 +222,20 @@ class _Sweep:
         else:
             store.save_member(self.folder, record, history, encoder)
             if jax.process_count() == 1:
-                self._write(complete=False)
+                self._write()
 
-    def complete(self, total: int, seconds: float) -> None:
+    def complete(self) -> None:
         """Wait for the members of other processes, and write the results of all."""
-        folder = self.folder
-        if folder is not None and jax.process_count() > 1:
-            reads = [functools.partial(store.read_member, folder, number) for number in range(total)]
+        folder, several = self.folder, jax.process_count() > 1
+        if folder is not None and several:
+            reads = [functools.partial(store.read_member, folder, n) for n in range(len(self.numbers))]
             self.records = {number: store.wait_for(read)[0] for number, read in enumerate(reads)}
-        self._write(complete=True, seconds=seconds)
-        if folder is not None:
-            store.wait_for(lambda: store.load_complete_results(folder))
+        self._write(complete=True, seconds=round(time.monotonic() - self.began, 1))
+        if folder is not None and several:
+            read = functools.partial(store.load_results, folder)
+            store.wait_for(read, lambda run: run.members == self.run.members)
 
-    def _write(self, *, complete: bool, seconds: float | None = None) -> None:
+    def _write(self, *, complete: bool = False, seconds: float | None = None) -> None:
         members = tuple(self.records[number] for number in sorted(self.records))
         self.run = dataclasses.replace(self.run, complete=complete, seconds=seconds, members=members)
         if self.folder is not None and jax.process_index() == 0:
@@ -267,18 +252,11 @@ class _Sweep:
         self.report.show(Progress(len(self.partial), len(self.records), description, partial))
 
 
-def _train(members: Sequence[Member], load: Loader, options: dict[str, Any], sweep: _Sweep) -> None:
-    """Train some members to the end. Their data sets are freed on return."""
-    for group in make_groups(members, load, **options):
-        if waiting := sweep.unfinished(group):
-            _Trainer(group, sweep).train(waiting)
-
-
 class _Chunk(NamedTuple):
     """Members that train together: stacked and padded on the devices, with their histories on the host."""
 
     members: Sequence[Member]
-    inputs: planning.Inputs
+    inputs: grouping.Inputs
     states: TrainState
     history: History
 
@@ -288,21 +266,15 @@ class _Trainer:
 
     def __init__(self, group: Group, sweep: _Sweep):
         self.group, self.sweep = group, sweep
-        self.plan, self.program = planning.compile_to_fit(
-            planning.make_plan(len(group.members), sweep.chunk_size, sweep.devices),
-            group.data,
-            self._inputs(group.members[0]),
-            config=group.config,
-            num_epochs=sweep.epochs_per_call,
-            may_shrink=sweep.chunk_size is None,
-        )
-        shared = group.data, jnp.asarray(sweep.until, jnp.int32)
-        self.data, self.until = jax.device_put(shared, self.plan.replicated)
+        plan, inputs = sweep.layout(len(group.members)), self._inputs(group.members[0])
+        self.plan, self.program = grouping.compile_to_fit(plan, group, inputs, sweep.per_call)
+        replicated, self.sharded = grouping.shardings(self.plan.mesh)
+        self.shared = jax.device_put((group.data, jnp.asarray(sweep.until, jnp.int32)), replicated)
 
-    def _inputs(self, member: Member) -> planning.Inputs:
+    def _inputs(self, member: Member) -> grouping.Inputs:
         train, validation, _ = (rows.astype(np.int32) for rows in self.group.seeds[member.seed].split)
         numbers = self.sweep.numbers[member.number]
-        return planning.Inputs(train, validation if len(validation) else None, numbers)
+        return train, validation if len(validation) else None, numbers
 
     def train(self, members: Sequence[Member]) -> None:
         """Train members until all have ended, and keep them.
@@ -312,11 +284,8 @@ class _Trainer:
         """
         size, in_flight = self.plan.size, collections.deque()
         queue = collections.deque(members[i : i + size] for i in range(0, len(members), size))
-        megabytes = self.program.num_bytes * self.plan.max_in_flight / 1e6
-        self.sweep.report.say(
-            f"{len(members)} members, {size} at a time on {self.plan.mesh.size} "
-            f"{jax.default_backend()} devices, {megabytes:,.1f} MB on each."
-        )
+        described = f"{len(members)} members, {size} at a time on {self.plan.mesh.size} device(s)"
+        self.sweep.report.say(f"{described}, {self.program.num_bytes / 1e6:,.1f} MB each.")
         with concurrent.futures.ThreadPoolExecutor(self.plan.max_in_flight) as pool:
             while queue or in_flight:
                 while queue and len(in_flight) < self.plan.max_in_flight:
@@ -329,8 +298,8 @@ class _Trainer:
         """Initialise a chunk, and restore the checkpoints of its members."""
         padded = [*members, *[members[-1]] * (self.plan.size - len(members))]
         inputs = jax.tree.map(lambda *leaves: jnp.stack(leaves), *map(self._inputs, padded))
-        inputs = jax.device_put(inputs, self.plan.sharded)
-        states = jax.tree.map(np.array, self.program.start(self.data, inputs))
+        inputs = jax.device_put(inputs, self.sharded)
+        states = jax.tree.map(np.array, self.program.start(self.shared[0], inputs))
         shape = (len(members), self.group.config.objective.schedule.max_epochs)
         history = jax.tree.map(lambda a: np.full(shape, a), training.no_history(self.group.config.task))
         for i, member in enumerate(members):
@@ -341,15 +310,14 @@ class _Trainer:
                 array[i] = part
         # Padding is finished: it costs nothing where members run one at a time.
         states.status[len(members) :] = training.FINISHED
-        return _Chunk(members, inputs, jax.device_put(states, self.plan.sharded), history)
+        return _Chunk(members, inputs, jax.device_put(states, self.sharded), history)
 
     def _advance(self, chunk: _Chunk) -> _Chunk:
         """Train a chunk for some epochs, and append to its history."""
         before = np.array(chunk.states.epoch)  # a copy, because the call takes over the memory of states
-        states, epochs = self.program.advance(chunk.states, self.data, chunk.inputs, self.until)
+        states, epochs = self.program.advance(chunk.states, chunk.inputs, *self.shared)
         epochs = jax.tree.map(np.asarray, epochs)
-        for i in range(len(chunk.members)):
-            ran = epochs.ran[i]
+        for i, ran in enumerate(epochs.ran[: len(chunk.members)]):
             rows = slice(before[i], before[i] + ran.sum())
             for whole, part in zip(jax.tree.leaves(chunk.history), jax.tree.leaves(epochs), strict=True):
                 whole[i, rows] = part[i, ran]
@@ -365,37 +333,35 @@ class _Trainer:
                 content_hash = self.group.seeds[member.seed].content_hash
                 store.save_checkpoint(self.sweep.folder, member.number, content_hash, (state, history))
             elif member.number not in self.sweep.records:
-                self.sweep.add(*_finish(member, state, history, self.group))
+                self._finish(member, state, history)
         self.sweep.show(chunk)
         return bool(ended[: len(chunk.members)].all())
 
-
-def _finish(
-    member: Member, state: TrainState, history: History, group: Group
-) -> tuple[MemberRecord, History, Encoder]:
-    """Make the record, the history and the encoder of a member from its last state."""
-    config, seed, epochs = group.config, group.seeds[member.seed], int(state.epoch)
-    history = jax.tree.map(lambda a: a[:epochs], history)
-    losses, measures, *_ = jax.tree.map(lambda a: _finite(a[-1]), history)
-    # num_epochs ends a member as the last epoch of the schedule does.
-    status = training.FINISHED if state.status == training.RUNNING else int(state.status)
-    validation = measures.utility if len(seed.split.validation) else None
-    record = MemberRecord(
-        member=member.number,
-        objective=config.objective.name,
-        privacy_weight=member.privacy_weight,
-        seed=member.seed,
-        status=training.STATUS_NAMES[status],
-        epochs=epochs,
-        losses=records.LossRecord(*losses),
-        utility=records.UtilityRecord(validation, _test_utility(member, state, group)),
-        effective_rank=measures.effective_rank,
-        live_units=int(history.measures.live_units[-1]),
-        probe=measures.probe,
-        content_hash=seed.content_hash,
-    )
-    params = state.params["private"]
-    return record, history, Encoder(config.networks, params, seed.scaling, seed.input_shape, config.release)
+    def _finish(self, member: Member, state: TrainState, history: History) -> None:
+        """Keep the record, the history and the encoder of a member in its last state."""
+        config, seed, epochs = self.group.config, self.group.seeds[member.seed], int(state.epoch)
+        history = jax.tree.map(lambda a: a[:epochs], history)
+        losses, measures, *_ = jax.tree.map(lambda a: _finite(a[-1]), history)
+        # num_epochs ends a member as the last epoch of the schedule does.
+        status = training.FINISHED if state.status == training.RUNNING else int(state.status)
+        validation = measures.utility if len(seed.split.validation) else None
+        record = MemberRecord(
+            member=member.number,
+            objective=config.objective.name,
+            privacy_weight=member.privacy_weight,
+            seed=member.seed,
+            status=training.STATUS_NAMES[status],
+            epochs=epochs,
+            losses=records.LossRecord(*losses),
+            utility=records.UtilityRecord(validation, _test_utility(member, state, self.group)),
+            effective_rank=measures.effective_rank,
+            live_units=int(history.measures.live_units[-1]),
+            probe=measures.probe,
+            content_hash=seed.content_hash,
+        )
+        private, shape = state.params["private"], self.group.data.x.shape[1:]
+        encoder = Encoder(config.networks, private, seed.scaling, shape, config.release)
+        self.sweep.add(record, history, encoder)
 
 
 def _test_utility(member: Member, state: TrainState, group: Group) -> float | None:

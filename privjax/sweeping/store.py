@@ -23,7 +23,7 @@ import jax
 import numpy as np
 
 from privjax.encoder import Encoder
-from privjax.files import Busy, exclusive, read_arrays, to_json, write_arrays, write_json
+from privjax.files import exclusive, read_arrays, to_json, write_arrays, write_json
 from privjax.networks import Networks
 from privjax.sweeping.records import SCHEMA, MemberRecord, SweepConfig, SweepRun, check_schema
 from privjax.training import History, Losses, Measures
@@ -34,22 +34,16 @@ _SECONDS_BETWEEN_LOOKS = 0.2
 
 
 @contextlib.contextmanager
-def open_workdir(folder: Path, config: SweepConfig, *, process: int = 0) -> Iterator[None]:
+def open_workdir(folder: Path, config: SweepConfig) -> Iterator[None]:
     """Lock a workdir for this process, and check that it belongs to this sweep."""
-    with contextlib.ExitStack() as stack:
-        try:
-            stack.enter_context(exclusive(folder / f".lock-{process}", wait=False))
-        except Busy:
-            raise RuntimeError(
-                f"another process is at work on {folder}: wait for it, or give another workdir."
-            ) from None
-        except (NotADirectoryError, FileExistsError):
-            raise ValueError(f"workdir {folder} is not a folder: give another.") from None
-        _check_config(folder, config, process)
+    if folder.exists() and not folder.is_dir():
+        raise ValueError(f"workdir {folder} is not a folder: give another.")
+    with exclusive(folder / f".lock-{jax.process_index()}", wait=False):
+        _check_config(folder, config)
         yield
 
 
-def _check_config(folder: Path, config: SweepConfig, process: int) -> None:
+def _check_config(folder: Path, config: SweepConfig) -> None:
     """Compare the config of a workdir; process 0 writes it to an empty folder, and the others wait for it."""
     path = folder / "config.json"
     foreign = [found.name for found in folder.iterdir() if not found.name.startswith(".")]
@@ -58,7 +52,7 @@ def _check_config(folder: Path, config: SweepConfig, process: int) -> None:
             f"workdir {folder} holds {foreign[0]} but no config.json, so it belongs to no sweep: "
             "give an empty folder."
         )
-    if process == 0:
+    if jax.process_index() == 0:
         _remove_partial_files(path, folder / "results.json")
         if not path.exists():
             write_json(path, to_json(config))
@@ -68,7 +62,7 @@ def _check_config(folder: Path, config: SweepConfig, process: int) -> None:
     refuse_differences(folder, "", _read_json(path, check_schema), to_json(config))
 
 
-def refuse_differences(folder: Path, name: str, before: Any, now: Any) -> None:
+def refuse_differences(folder: Path | None, name: str, before: Any, now: Any) -> None:
     """Refuse a workdir in which a value was another."""
     if isinstance(before, dict) and isinstance(now, dict):
         for key in dict.fromkeys([*before, *now]):
@@ -127,13 +121,13 @@ def read_member(folder: Path, member: int) -> tuple[MemberRecord, dict[str, Any]
     return record, encoder, arrays
 
 
-def wait_for(read: Callable[[], Any]) -> Any:
+def wait_for(read: Callable[[], Any], accept: Callable[[Any], bool] = lambda found: True) -> Any:
     """Return the content of a file, once another process has written or replaced it."""
     while True:
-        try:
-            return read()
-        except (FileNotFoundError, ValueError):
-            time.sleep(_SECONDS_BETWEEN_LOOKS)
+        with contextlib.suppress(FileNotFoundError, ValueError):
+            if accept(found := read()):
+                return found
+        time.sleep(_SECONDS_BETWEEN_LOOKS)
 
 
 def save_checkpoint(folder: Path | None, member: int, content_hash: str, tree: Any) -> None:
@@ -154,7 +148,8 @@ def read_checkpoint(folder: Path | None, member: int, content_hash: str, like: A
         try:
             header, arrays = read_arrays(path)
             check_schema(header)
-            if _describe(arrays) != _describe(_name_leaves(like)):
+            found = {name: (a.shape, a.dtype) for name, a in arrays.items()}
+            if found != {name: (a.shape, a.dtype) for name, a in _name_leaves(like).items()}:
                 raise ValueError(f"{path} holds other arrays than those of this sweep.")
         except FileNotFoundError:
             continue
@@ -176,31 +171,16 @@ def _name_leaves(tree: Any) -> dict[str, np.ndarray]:
     return {jax.tree_util.keystr(path): leaf for path, leaf in leaves}
 
 
-def _describe(arrays: dict[str, np.ndarray]) -> list[Any]:
-    return [(name, array.shape, array.dtype) for name, array in arrays.items()]
-
-
 def write_results(folder: Path, run: SweepRun) -> None:
     """Write `results.json`."""
     write_json(folder / "results.json", run.to_dict())
 
 
-def load_complete_results(folder: Path) -> SweepRun:
-    """Load the results of a sweep, or raise ValueError before all members have finished."""
-    run = load_results(folder)
-    if not run.complete:
-        raise ValueError(f"the sweep in {folder} is not complete.")
-    return run
-
-
 def load_results(workdir: PathLike) -> SweepRun:
-    """Load the results of a sweep, finished or not.
+    """Load the results of a sweep, finished or not, from its `results.json`.
 
     Args:
       workdir: Folder of the sweep.
-
-    Returns:
-      The content of `results.json`.
 
     Example:
       >>> import privjax, tempfile
@@ -213,14 +193,11 @@ def load_results(workdir: PathLike) -> SweepRun:
 
 
 def load_history(workdir: PathLike, member: SupportsIndex) -> History:
-    """Load the history of one finished member.
+    """Load the losses and measures of each epoch of one finished member, as NumPy arrays.
 
     Args:
       workdir: Folder of the sweep.
       member: Number of the member, or a point of a curve.
-
-    Returns:
-      Losses and measures of each epoch, as NumPy arrays.
 
     Example:
       >>> import privjax, tempfile

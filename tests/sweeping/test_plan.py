@@ -5,7 +5,7 @@ import pytest
 from comparisons import close
 from small import NETWORKS, make_small, small_sweep
 
-from privjax.sweeping import plan as planning
+from privjax.sweeping import members as planning
 from privjax.training import prepare
 
 
@@ -18,14 +18,10 @@ def test_a_layout_that_does_not_fit_names_one_that_does(monkeypatch):
         shared = sum(array.nbytes for array in jax.tree.leaves(_small_data()))
         patch.setattr(planning, "_compile", lambda *_: found.append(1) or _program(shared + 4000))
         patch.setattr(planning, "free_bytes", lambda device: shared + 2500)
-        with pytest.raises(MemoryError, match="4 members at a time would need .* chunk_size=2 would fit"):
+        with pytest.raises(MemoryError, match="chunk_size=4 would need .* chunk_size=2 would fit"):
             small_sweep(chunk_size=4, seeds=[0])
         assert found
     assert planning.free_bytes(jax.devices()[0]) > 1e6
-
-
-def _plan(chunk_size):
-    return planning.make_plan(4, chunk_size, None)
 
 
 def _program(num_bytes):
@@ -39,10 +35,18 @@ def _small_data():
 
 def test_a_layout_chosen_by_the_sweep_shrinks_until_it_fits(monkeypatch, uninterrupted):
     widths = []
-    plan = planning.Plan(_plan(None).mesh, 2, 1)
-    monkeypatch.setattr(planning, "make_plan", lambda *_: plan)
-    monkeypatch.setattr(planning, "members_that_fit", lambda plan, *_: widths.append(plan.width) or 1)
+    plan = planning.make_plan(4, chunk_size=None, devices=None)._replace(width=2)
+    monkeypatch.setattr(planning, "make_plan", lambda *_, **__: plan)
+    compiled = planning._compile
+
+    def compile_as_if_large(mesh, width, *rest):
+        widths.append(width)
+        return compiled(mesh, width, *rest)._replace(num_bytes=10**9 if width == 2 else 0)
+
+    monkeypatch.setattr(planning, "_compile", compile_as_if_large)
+    monkeypatch.setattr(planning, "free_bytes", lambda device: 10**8)
     result = small_sweep(seeds=[0])
-    assert widths == [2, 1]
+    assert widths[-1] == 1
+    assert set(widths) == {2, 1}
     for a, b in zip(result.members, uninterrupted.members[:2], strict=True):
         assert close(a.to_dict(), b.to_dict(), bound=1e-4)

@@ -12,7 +12,7 @@ import privjax
 from privjax.datasets import Column, LoadSpec
 from privjax.objectives import Objective
 from privjax.sweeping import MemberRecord, SweepRun
-from privjax.sweeping.records import ObjectiveRecord, describe_networks
+from privjax.sweeping.records import describe_networks, describe_objective
 
 
 def refuse(token):
@@ -64,7 +64,7 @@ def test_any_callable_may_be_the_loss_of_an_objective():
         return (z**2).mean()
 
     def described(privacy_loss):
-        return ObjectiveRecord.of(Objective("own", privacy_loss)).privacy_loss
+        return describe_objective(Objective("own", privacy_loss))["privacy_loss"]
 
     assert described(loss).endswith("<locals>.loss")
     assert described(functools.partial(loss, key=None)) == described(loss)

@@ -77,8 +77,11 @@ def test_encoders_are_loaded_as_they_were_trained(finished, uninterrupted):
         assert set(encoder.params) == {"Dense_0"}  # the private network alone
         assert encoder(x).shape == (120, 4)
     assert not np.array_equal(load_encoder(finished.workdir, 0)(x), load_encoder(finished.workdir, 1)(x))
-    with pytest.raises(ValueError, match="no finished member 4: the finished ones are 0, 1, 2, 3"):
-        load_encoder(finished.workdir, 4)
+    for number in (4, -1, 10**9):
+        with pytest.raises(
+            ValueError, match=f"no finished member {number}: the finished ones are 0, 1, 2, 3"
+        ):
+            load_encoder(finished.workdir, number)
 
 
 def test_a_workdir_holds_no_pickle(finished):
@@ -150,6 +153,52 @@ def test_damaged_checkpoints_fall_back_to_the_first_epoch(tmp_path, uninterrupte
         return
     with pytest.warns(UserWarning, match="the first epoch of member"):
         assert small_sweep(workdir=folder).members == uninterrupted.members
+
+
+class Crash(BaseException):
+    """The end of a process, after which it changes no file."""
+
+
+def test_a_crash_at_any_rename_or_deletion_changes_no_bit(tmp_path, uninterrupted):
+    settings = dict(privacy_weights=[2.0], seeds=[0])
+    expected = dataclasses.replace(uninterrupted.members[1], member=0)
+    for survived in range(100):
+        folder, calls, crashed = tmp_path / str(survived), 0, False
+
+        def until_the_crash(function, survived=survived):
+            def call(*args, **options):
+                nonlocal calls
+                calls += 1
+                if calls > survived:
+                    raise Crash
+                return function(*args, **options)
+
+            return call
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(os, "replace", until_the_crash(os.replace))
+            patch.setattr(Path, "unlink", until_the_crash(Path.unlink))
+            try:
+                small_sweep(workdir=folder, **settings)
+            except Crash:
+                crashed = True
+        assert small_sweep(workdir=folder, **settings).members == (expected,)
+        assert load_results(folder).complete
+        assert not [*folder.rglob("*.part"), *folder.glob("checkpoints/*")]
+        if not crashed:
+            break
+    assert 10 < survived < 99
+
+
+def test_a_member_under_the_name_of_another_is_damaged(copied, uninterrupted):
+    shutil.copy(copied / "members" / "0001.npz", copied / "members" / "0003.npz")
+    shutil.copy(copied / "members" / "0001.npz", copied / "members" / "0001 copy.npz")
+    with pytest.raises(ValueError, match="member 3 of .* is damaged .*file of member 1.*: repeat the sweep"):
+        load_encoder(copied, 3)
+    with pytest.raises(ValueError, match="the finished ones are 0, 1, 2, 3"):
+        load_encoder(copied, 4)
+    with pytest.warns(UserWarning, match="Member 3 is trained again"):
+        assert small_sweep(workdir=copied).members == uninterrupted.members
 
 
 @pytest.mark.parametrize("damage", [truncate, flip])
