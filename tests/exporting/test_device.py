@@ -124,7 +124,7 @@ def test_errors_name_the_argument_and_the_remedy(swept, exported, tmp_path):
         load_file(tmp_path / "absent.npz")
     with pytest.raises(TypeError, match="member is missing"):
         export(swept, to=tmp_path / "encoder.npz")
-    with pytest.raises(ValueError, match="0 to 3"):
+    with pytest.raises(ValueError, match="one of 0, 1, 2, 3"):
         export(swept, 7, to=tmp_path / "encoder.npz")
     (tmp_path / "folder.npz").mkdir()
     with pytest.raises(ValueError, match="is a folder"):

@@ -5,19 +5,18 @@ import numpy as np
 from privjax.auditing import Attack, AttributeReport, AuditReport, IndependenceTest
 from privjax.auditing.scores import Score
 from privjax.datasets import LoadSpec
-from privjax.objectives import Schedule
+from privjax.losses import mmd_loss
+from privjax.objectives import Objective, Schedule
 from privjax.reporting.summary import summarise
 from privjax.sweeping import History
 from privjax.sweeping.records import (
-    DataIdentity,
     DataRecord,
     LossRecord,
     MemberRecord,
-    ObjectiveRecord,
-    RowCounts,
     SweepConfig,
     SweepRun,
     UtilityRecord,
+    describe_objective,
 )
 from privjax.training.loss import Losses
 from privjax.training.monitor import Measures
@@ -92,7 +91,7 @@ def run(members, *, networks="nn", complete=True, objective="mmd", **data):
         "name": "people",
         "content_hash": "c0ffee",
         "shape": (64,),
-        "rows": RowCounts(800, 100, 100),
+        "rows": {"train": 800, "validation": 100, "test": 100},
         "feature_names": tuple(f"f{i}" for i in range(64)),
         "y_names": ("walk", "sit"),
         "s_names": tuple(map(str, range(10))),
@@ -100,11 +99,10 @@ def run(members, *, networks="nn", complete=True, objective="mmd", **data):
         "load_spec": LoadSpec("from_table", {"utility": "activity", "private": "user"}, 0),
     }
     data = DataRecord(**(record | data))
-    schedule = Schedule("plateau", max_epochs=250)
     config = SweepConfig(
         schema=2,
         versions={"privjax": "0.1.0", "jax": "0.10.2"},
-        objective=ObjectiveRecord(objective, "mmd_loss", False, False, 1e-3, 1e-3, 1e-3, {}, schedule),
+        objective=describe_objective(Objective(objective, mmd_loss, schedule=Schedule(max_epochs=250))),
         networks={"kind": networks},
         privacy_weights=tuple({repr(m.privacy_weight): m.privacy_weight for m in members}.values()),
         seeds=tuple(sorted({m.seed for m in members})),
@@ -112,7 +110,8 @@ def run(members, *, networks="nn", complete=True, objective="mmd", **data):
         scaling="standard",
         batch_size=500,
         num_epochs=None,
-        data=DataIdentity(data.name, data.content_hash),
+        content_hash=data.content_hash,
+        release={"name": "exact"},
     )
     return SweepRun(config, data, "cpu", 2, complete, 12.5, tuple(members))
 
