@@ -11,6 +11,8 @@ from scipy import stats
 import privjax
 from privjax import independence
 
+pytestmark = pytest.mark.slow
+
 
 def normal(seed, *shape):
     return jnp.asarray(np.random.default_rng(seed).normal(size=shape), jnp.float32)

@@ -87,6 +87,7 @@ class TestMedianBandwidth:
             np.testing.assert_allclose(privjax.median_bandwidth(z, floor=0.5), 0.5)
         np.testing.assert_allclose(privjax.median_bandwidth(rows(0), weights=np.zeros(7)), 1e-6)
 
+    @pytest.mark.slow
     def test_a_subsample_is_close_to_all_rows(self):
         z = rows(0, n=2000)
         whole = privjax.median_bandwidth(z, max_rows=2000)
@@ -95,6 +96,7 @@ class TestMedianBandwidth:
         sorted_rows = z[np.argsort(z[:, 0])]  # evenly spaced rows, not the first ones
         np.testing.assert_allclose(privjax.median_bandwidth(sorted_rows), whole, rtol=0.05)
 
+    @pytest.mark.slow
     def test_subsample_of_a_padded_batch(self):
         z, weights = rows(0, n=900), np.ones(900, np.float32)
         weights[::2] = 0
@@ -109,6 +111,7 @@ class TestMedianBandwidth:
         z[3, 0] = np.nan
         assert np.isnan(privjax.median_bandwidth(z))
 
+    @pytest.mark.slow
     def test_follows_the_scale_of_the_rows(self):
         """A median kernel has no units: the MMD is the same in metres and in millimetres."""
         z, p = rows(0, n=10), np.arange(10) % 2
@@ -137,6 +140,7 @@ def test_kernels_cross_jit_as_arguments():
     np.testing.assert_array_equal(jax.tree.unflatten(tree, leaves)(z), PAIRS["mixture"][0](z))
 
 
+@pytest.mark.slow
 def test_bandwidths_can_be_swept_by_vmap():
     z, p, bandwidths = rows(0, n=8), np.arange(8) % 2, jnp.array([0.5, 1.0, 3.0])
 

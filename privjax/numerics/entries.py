@@ -56,7 +56,7 @@ class Term:
         order = f", order={self.order}" if self.order != 1 else ""
         return f"{self.weight} {self.kind}({self.scale}{order}{', relative' if self.relative else ''})"
 
-    def tree_flatten(self):
+    def tree_flatten(self) -> tuple[tuple[Scalar, ...], tuple]:
         """Split into leaves and structure; only floats are structure, as transformations use other types."""
         numbers = (self.scale, self.weight, self.offset)
         leaves = tuple(v for v in numbers if not isinstance(v, float))
@@ -64,7 +64,7 @@ class Term:
         return leaves, (self.kind, static, self.order, self.relative)
 
     @classmethod
-    def tree_unflatten(cls, structure, leaves):
+    def tree_unflatten(cls, structure: tuple, leaves: Sequence[Scalar]) -> Term:
         """Rebuild a term from `tree_flatten`."""
         kind, static, order, relative = structure
         arrays = iter(leaves)

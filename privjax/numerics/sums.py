@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -217,22 +216,14 @@ def _groups(terms: Sequence[Term], z: Array) -> Iterator[tuple[tuple[Term, ...],
         yield product, lambda a, b: matmul(a, b.T), False
 
 
-class _Grid(NamedTuple):
-    """T row blocks of `size` rows, T odd, each against `groups` times `span` blocks of columns."""
-
-    blocks: int
-    size: int
-    span: int
-    groups: int
-
-
-def _grid(n: int) -> _Grid:
+def _grid(n: int) -> tuple[int, int, int, int]:
+    """Cut n rows into an odd number of blocks; each meets `groups` times `span` blocks of columns."""
     blocks = -(-n // BLOCK) | 1
     size = -(-n // blocks)
     size += -size % 8  # whole vectors
     offsets = (blocks + 1) // 2
     groups = -(-offsets * size // COLUMNS)
-    return _Grid(blocks, size, -(-offsets // groups), groups)
+    return blocks, size, -(-offsets // groups), groups
 
 
 def _visit_pairs(visit: Callable, rows: tuple[Array, ...], features: int) -> Array:

@@ -26,6 +26,8 @@ from hypothesis import strategies as st
 
 import privjax
 
+pytestmark = pytest.mark.slow
+
 # ---- Padding and invalid rows -----------------------------------------------------------------------
 
 GARBAGE = [np.nan, np.inf, -np.inf, 3e38, 1e-45, -1.0]

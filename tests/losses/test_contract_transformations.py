@@ -8,6 +8,7 @@ import sys
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 from contract import (
     CLASSES,
     NARROW,
@@ -20,6 +21,8 @@ from contract import (
 )
 
 import privjax
+
+pytestmark = pytest.mark.slow
 
 
 @every_function

@@ -42,6 +42,7 @@ def test_values_are_right_and_gradients_finite(objective, d, data):
     assert abs(float(value) - want) <= objective.tolerance(*batch) + TINY, (float(value), want)
 
 
+@pytest.mark.slow
 @every_objective
 @cases(60)
 @given(data=st.data())

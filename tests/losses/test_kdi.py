@@ -11,6 +11,8 @@ from sklearn.kernel_ridge import KernelRidge
 
 import privjax
 
+pytestmark = pytest.mark.slow
+
 SIGMAS = (1, 2, 4, 8, 16)
 
 

@@ -42,6 +42,7 @@ def test_least_loss_of_ridge_regression(rho):
     np.testing.assert_allclose(((y - y.mean(0)) ** 2).sum() - value, least, rtol=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("d", [4, 60])
 def test_gradient(d):
     x, labels = problem(n=12, d=d)

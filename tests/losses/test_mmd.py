@@ -9,6 +9,8 @@ import pytest
 
 import privjax
 
+pytestmark = pytest.mark.slow
+
 KERNELS = {
     "mixture": (privjax.gaussian_mixture(), oracles.gaussian_mixture()),
     "laplacian": (privjax.laplacian(2.0), oracles.laplacian(2.0)),

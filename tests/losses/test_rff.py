@@ -54,6 +54,7 @@ def test_inner_products_approach_the_kernel(kernel, pair):
         assert np.abs(phi @ phi.T - want).max() < 5 / count**0.5
 
 
+@pytest.mark.slow
 @every_kernel
 def test_loss_converges_to_the_exact_one(kernel, pair):
     z, labels = problem()
@@ -167,6 +168,7 @@ def test_a_class_of_nearly_all_rows():
     np.testing.assert_allclose(privjax.rff_mmd_loss(z, labels, features=features), want, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_memory_is_linear_in_the_classes():
     z, labels = problem()
     features = draw(privjax.gaussian(), 4)

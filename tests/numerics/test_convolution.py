@@ -34,6 +34,7 @@ def test_equals_the_definition(implementation, shape):
     np.testing.assert_allclose(got, _loops(x, kernel), rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n", [1, 37, 100])
 def test_both_implementations_have_the_same_gradients(n):
     rng = np.random.default_rng(1)
@@ -85,6 +86,7 @@ def test_the_first_of_equal_pixels_gets_the_gradient():
     np.testing.assert_array_equal(gradient("native"), gradient("blocked"))
 
 
+@pytest.mark.slow
 def test_vmap_equals_a_loop():
     rng = np.random.default_rng(2)
     x = jnp.asarray(rng.normal(size=(5, 8, 8, 1)), jnp.float32)

@@ -125,6 +125,7 @@ def test_slopes_are_derivatives(kernel):
             np.testing.assert_allclose(entries.slope(terms, jnp.asarray(t)), numeric, rtol=1e-6, atol=1e-9)
 
 
+@pytest.mark.slow
 def test_a_kind_of_kernel_is_one_entry(monkeypatch):
     """The kernel 1 / (1 + |a - b|^2 / s^2), added here, serves values and gradients."""
 

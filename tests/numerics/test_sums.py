@@ -12,6 +12,8 @@ import privjax
 from privjax.losses import mmd
 from privjax.numerics import sums
 
+pytestmark = pytest.mark.slow
+
 KERNELS = {
     "mixture": (privjax.gaussian_mixture((1, 2)), oracles.gaussian_mixture((1, 2))),
     "laplacian": (privjax.laplacian(1.5), oracles.laplacian(1.5)),
@@ -124,15 +126,15 @@ def small_blocks(monkeypatch):
 def test_grid_meets_every_pair_once(n, block, columns, small_blocks):
     """Count the visits of each pair of blocks: block I meets I, I + 1, ..., half of the cycle."""
     small_blocks(block, columns)
-    grid = sums._grid(n)
-    assert (grid.blocks == 1) == (n <= block)
-    assert grid.blocks % 2 == 1
-    assert grid.blocks * grid.size >= n
-    assert grid.groups * grid.span >= (grid.blocks + 1) // 2
-    seen = np.zeros((grid.blocks, grid.blocks), int)
-    for first in range(grid.blocks):
-        for step in range((grid.blocks + 1) // 2):
-            second = (first + step) % grid.blocks
+    blocks, size, span, groups = sums._grid(n)
+    assert (blocks == 1) == (n <= block)
+    assert blocks % 2 == 1
+    assert blocks * size >= n
+    assert groups * span >= (blocks + 1) // 2
+    seen = np.zeros((blocks, blocks), int)
+    for first in range(blocks):
+        for step in range((blocks + 1) // 2):
+            second = (first + step) % blocks
             seen[first, second] += 1
             seen[second, first] += first != second
     assert (seen == 1).all()
@@ -232,7 +234,7 @@ def weight_slope(k, s, w, i, step=1e-5):
 def test_default_block_sizes():
     """n = 900 with the default block sizes: value against the dense float64 formula."""
     n, d = 900, 5
-    assert sums._grid(n).blocks > 1
+    assert sums._grid(n)[0] > 1
     z, w, s = problem(n, d, classes=7)
     z32, w32 = z.astype(np.float32), w.astype(np.float32)
     loss = jax.value_and_grad(lambda z: privjax.mmd_loss(z, s, num_classes=7, weights=w32))
