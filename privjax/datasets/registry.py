@@ -1,6 +1,7 @@
 """Data sets by name."""
 
 import dataclasses
+import inspect
 import os
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -146,10 +147,11 @@ def load(
     arguments = {"name": name, "protocol": protocol, "validation": validation, **options}
     found = {**_EMBEDDED, **PUBLISHED}[name]
     protocol, private = found.choose(protocol, options.pop("private", None))
+    known = inspect.signature(found.read).parameters if name in _EMBEDDED else {}
+    if unknown := sorted(set(options) - set(known)):
+        raise TypeError(f"load({name!r}) has no option {unknown[0]!r}.")
     if name in _EMBEDDED:
         rows = found.read(seed=seed, **options)
-    elif options:
-        raise TypeError(f"load({name!r}) has no option {sorted(options)[0]!r}.")
     else:
         if data_dir is not None:
             arguments["data_dir"] = str(_data_dir(data_dir).resolve())
