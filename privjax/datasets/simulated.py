@@ -170,14 +170,25 @@ def _waves(seed: int, users: int, activities: int, window: int) -> tuple[np.ndar
     return waves[0], waves[1]
 
 
-def _read(*, seed: int, rows: int = 10_000, **options: Any) -> Rows:
+def _read(
+    *,
+    seed: int,
+    rows: int = 10_000,
+    users: int = 30,
+    activities: int = 6,
+    window: int = 32,
+    activity_signal: float = 4.0,
+    user_signal: float = 4.0,
+    habit: float = 0.0,
+) -> Rows:
     """Simulate flat motion windows of users doing activities."""
-    x, y, s = (
-        np.concatenate(arrays) for arrays in zip(*simulated_blocks(rows, seed=seed, **options), strict=True)
-    )
+    sizes = {"users": users, "activities": activities, "window": window, "habit": habit}
+    signals = {"activity_signal": activity_signal, "user_signal": user_signal}
+    parts = simulated_blocks(rows, seed=seed, **signals, **sizes)
+    x, y, s = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
     names = {
-        "activity": [f"activity {i + 1}" for i in range(options.get("activities", 6))],
-        "user": [f"user {i + 1}" for i in range(options.get("users", 30))],
+        "activity": [f"activity {i + 1}" for i in range(activities)],
+        "user": [f"user {i + 1}" for i in range(users)],
         "features": [f"{c} {t}" for t in range(x.shape[1] // len(CHANNELS)) for c in CHANNELS],
     }
     return Rows({"x": x, "activity": y, "user": s}, names, source="simulation")
