@@ -116,3 +116,9 @@ def test_importing_costs_less_than_numpy_does():
         numpy_time, own_time = map(float, ran.stdout.split())
         ratios.append(own_time / numpy_time)
     assert min(ratios) < 1.0
+
+
+def test_an_unknown_option_is_named():
+    for name in ("digits", "simulated_sensors", "har"):
+        with pytest.raises(TypeError, match=f"load\\('{name}'\\) has no option 'colour'"):
+            load(name, colour="red")
