@@ -44,7 +44,7 @@ class SeedData(NamedTuple):
 
 
 class Group(NamedTuple):
-    """Members that share one copy of the scaled rows of all their seeds, on the device."""
+    """Members that share one copy of the scaled rows of all their seeds."""
 
     members: list[Member]
     data: TrainData

@@ -87,7 +87,7 @@ class DataRecord:
 
 
 def describe_objective(objective: Objective) -> dict[str, Any]:
-    """Return what tells two objectives apart: functions by module and name, settings as text."""
+    """Return the fields of an objective as JSON: functions by module and name, settings as text."""
     settings = {key: repr(value) for key, value in objective.settings}
     fields = {**objective._asdict(), "settings": settings}
     return {name: _name(value) if callable(value) else to_json(value) for name, value in fields.items()}

@@ -167,7 +167,7 @@ def sweep(
 
 
 def _start_run(config: TrainConfig, members: Sequence[Member], first: Dataset, **settings: Any) -> SweepRun:
-    """Describe a sweep without finished members, in Python numbers, as it is read from a file."""
+    """Describe a sweep without finished members; NumPy numbers become Python numbers, as in a file."""
     found = SweepConfig(
         schema=records.SCHEMA,
         versions={name: importlib.metadata.version(name) for name in ("privjax", "jax", "flax", "optax")},

@@ -83,3 +83,10 @@ def test_versions_are_those_of_the_libraries(finished):
     assert finished.run.config.schema == 2
     assert finished.run.backend == "cpu"
     assert finished.run.config.privacy_weights == (0.0, 2.0)
+
+
+def test_objectives_are_told_apart_by_each_of_their_functions():
+    objective = privjax.make_objective("wdn")
+    other = objective._replace(discriminator_loss=operator.itemgetter(0))
+    assert describe_objective(objective) == describe_objective(privjax.make_objective("wdn"))
+    assert describe_objective(objective) != describe_objective(other)
