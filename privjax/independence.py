@@ -78,8 +78,8 @@ def privacy_confidence(
 
     Example:
       >>> import jax, jax.numpy as jnp, privjax
-      >>> z = jnp.linspace(0, 1, 20)[:, None]
-      >>> result = privjax.privacy_confidence(z, z > 0.5, key=jax.random.key(0), num_permutations=99)
+      >>> z, s = jnp.linspace(0, 1, 20)[:, None], jnp.repeat(jnp.arange(2), 10)
+      >>> result = privjax.privacy_confidence(z, s, key=jax.random.key(0), num_permutations=99)
       >>> round(float(result.p_value), 2)
       0.01
     """
@@ -114,7 +114,17 @@ def privacy_confidence(
 
 
 @functools.partial(jax.jit, static_argnums=(5, 6, 7, 8))
-def _test(batch, p, nan_flag, key, options, loss, prepare, num_permutations, chunk) -> Confidence:
+def _test(
+    batch: Batch,
+    p: Array,
+    nan_flag: Array | float,
+    key: Array,
+    options: dict[str, Any],
+    loss: Callable[..., Array],
+    prepare: Callable[..., Callable[[Array], Array]] | None,
+    num_permutations: int,
+    chunk: int,
+) -> Confidence:
     of_p = prepare(batch, **options) if prepare else functools.partial(loss, batch.z, **options)
     # Rows of weight zero keep their p: only rows that count are shuffled among themselves.
     counted = jnp.argsort(~batch.valid, stable=True)

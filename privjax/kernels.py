@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -281,7 +281,7 @@ def prepare(
     return entries.centre_rows(z, weights, valid, terms), terms, c
 
 
-def positive(name: str, value: Any, *, zero: bool = False) -> Scalar:
+def positive(name: str, value: object, *, zero: bool = False) -> Scalar:
     """Check that a setting is a positive number (or zero, with `zero`), where its value is known.
 
     Returns:
@@ -297,7 +297,7 @@ def positive(name: str, value: Any, *, zero: bool = False) -> Scalar:
     return value if isinstance(value, Array) else float(value)
 
 
-def _positive_sequence(name: str, values: Any, single: str) -> list[Scalar]:
+def _positive_sequence(name: str, values: Iterable[Scalar] | Array, single: str) -> list[Scalar]:
     if not hasattr(values, "__iter__") or getattr(values, "ndim", 1) == 0:
         raise ValueError(f"{name} must be a sequence; for a single one use {single}.")
     scales = [positive(name, s) for s in values]

@@ -7,8 +7,8 @@ the dtype.
 
 **Kernel entries** (`entries`). A statistic compares groups, so its coefficients cancel, sum_i u_i = 0, and a
 constant added to k has no effect. Each kernel term is therefore evaluated as k - k(0), with `expm1` in place
-of `exp`: for rows at a small distance r the difference is about r^2 and keeps all of its digits, while 1 -
-r^2 has lost those below eps.
+of `exp`: for rows at a small distance r the difference is about r^2 and keeps all of its digits, of which
+1 - r^2 has lost those below eps.
 
 **Squared distances** (`entries`). Differences give |a - b|^2 to a few eps for any origin. For wide rows
 |a|^2 + |b|^2 - 2 a.b is several times faster, with an error of about eps sqrt(d) (|a|^2 + |b|^2). The rows
@@ -27,9 +27,9 @@ errors holds a sum to about twice the digits. A mean that is subtracted leaves t
 about eps |mean|; subtracting the mean of the remainder a second time removes it (`subtract_mean`).
 
 **Products that cancel** (`sums.exact_product`). A kernel ridge regression divides by a ridge of 1e-6 of the
-largest eigenvalue, so the residual p - (K + rho) a needs more digits than float32 products keep. With k = k1
-+ k2 and a = a1 + a2, where k1 has 8 leading bits and a1 has 11, the products in k1 a1 add up without rounding
-(Ozaki), and the other three products are small, and so are their errors.
+largest eigenvalue, so the residual p - (K + rho) a needs more digits than float32 products keep. Split
+k = k1 + k2 and a = a1 + a2, where k1 holds 8 leading bits and a1 holds 11. The products in k1 a1 then add up
+without rounding (Ozaki), and the other three products are small, and so are their errors.
 
 **All pairs without an n x n array** (`sums.pair_sums`). The maximum mean discrepancy needs, for weights w and
 labels s, r_i = sum_j K_ij w_j and c_i = sum_{j: s_j = s_i} K_ij w_j. Rows are cut into an odd number T of
@@ -49,7 +49,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -125,7 +124,7 @@ def value_and_grad_together(function: Callable[..., Array]) -> Callable[..., Arr
             return jax.value_and_grad(of_active)([values[i] for i in active])
 
         value, gradients = sequential_on_cpu(value_and_grad)(*values)
-        full: list[Any] = [None] * len(values)  # None: no gradient
+        full: list[Array | None] = [None] * len(values)  # None: no gradient
         for i, g in zip(active, gradients, strict=True):
             full[i] = g
         return value, jax.tree.unflatten(tree, full)

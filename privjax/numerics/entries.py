@@ -82,8 +82,8 @@ class Kind(NamedTuple):
       slopes: `slopes(terms, t, share)`: weight dk/dt of each term. A distance kind gives 0 at t = 0: there
         z_i - z_j is 0, and a slope would only multiply its rounding.
       at_zero: k(0) of one term.
-      normalise: For kinds that overflow, `normalise(term, largest |z|^2)`: a term k' of order one and c, k =
-        c^2 k'.
+      normalise: For kinds that overflow, `normalise(term, largest |z|^2)`: a term k' of order one and a
+        constant c with k = c^2 k'.
     """
 
     argument: Literal["distance", "product"]
