@@ -14,7 +14,7 @@ from privjax.auditing import AuditReport, load_reports
 from privjax.sweeping import MemberRecord, SweepResult, SweepRun, load_results
 
 Weight = float | Mapping[str, float]
-Run = str | os.PathLike | SweepRun | SweepResult
+Run = str | os.PathLike[str] | SweepRun | SweepResult
 Reports = Mapping[int, AuditReport]
 
 

@@ -215,13 +215,13 @@ class Encoder:
         scaling = Scaling(str(header["scaling"]), shift, spread)
         return cls(networks, params, scaling, shape, make_mechanism(header["release"]))
 
-    def save(self, path: str | os.PathLike) -> None:
+    def save(self, path: str | os.PathLike[str]) -> None:
         """Write the encoder to one `.npz`; an old file is replaced once the new one is complete."""
         header, arrays = self.to_arrays()
         write_arrays(Path(path).expanduser(), {"format": _FORMAT, "version": _VERSION, **header}, arrays)
 
     @classmethod
-    def load(cls, path: str | os.PathLike, *, networks: Networks | None = None) -> Encoder:
+    def load(cls, path: str | os.PathLike[str], *, networks: Networks | None = None) -> Encoder:
         """Read an encoder that `save` wrote; networks of your own are passed along.
 
         A damaged or changed file is refused, and nothing is unpickled.

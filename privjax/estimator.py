@@ -203,14 +203,14 @@ class PrivacyTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         score = r2_score if self._kind_of_y() == "continuous" else accuracy_score
         return float(score(y, self.predict(X), sample_weight=sample_weight))
 
-    def export(self, to: str | os.PathLike) -> Header:
+    def export(self, to: str | os.PathLike[str]) -> Header:
         """Write the encoder alone to a file for the device; see `privjax.export`."""
         check_is_fitted(self)
         names = tuple(getattr(self, "feature_names_in_", ())) or None
         origin = {"objective": self._objective.name, "privacy_weight": self._plain_weight()}
         return write_encoder(self.encoder_, to, names=names, **origin)
 
-    def save(self, path: str | os.PathLike) -> None:
+    def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted transformer to an npz file, without pickle.
 
         An `Objective` is saved as its name, and a random generator as None.
@@ -234,7 +234,7 @@ class PrivacyTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         write_arrays(Path(path), json.loads(json.dumps(header, default=lambda value: value.tolist())), arrays)
 
     @classmethod
-    def load(cls, path: str | os.PathLike) -> "PrivacyTransformer":
+    def load(cls, path: str | os.PathLike[str]) -> "PrivacyTransformer":
         """Read a transformer that `save` wrote; a damaged or changed file raises ValueError."""
         header, arrays = read_arrays(Path(path))
         try:

@@ -28,7 +28,7 @@ _VERSION = 5  # of the numbers: reports of another version are not reused
 
 
 def audit_sweep(
-    workdir: str | os.PathLike,
+    workdir: str | os.PathLike[str],
     data: datasets.Dataset | str | Loader | None = None,
     *,
     members: Iterable[SupportsIndex] | None = None,
@@ -105,7 +105,7 @@ def audit_sweep(
     return {number: report for number, report in reports.items() if report is not None}
 
 
-def load_reports(workdir: str | os.PathLike) -> dict[int, AuditReport]:
+def load_reports(workdir: str | os.PathLike[str]) -> dict[int, AuditReport]:
     """Load the audit reports of a sweep, all by the same attackers.
 
     Of several sets of attackers, the reports are those of the set that audited most members; then of the

@@ -89,7 +89,7 @@ class Dataset:
     origin: Origin
     columns: tuple[Column, ...] | None = None
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         finite = np.isfinite(self.x).reshape(len(self.x), -1).all(axis=1)
         if not finite.all():
             row = int(np.argmin(finite))
@@ -199,9 +199,20 @@ class Dataset:
         rows = getattr(self.split, name)
         return Part(self.x[rows], self.y[rows], self.s[rows])
 
-    train = property(lambda self: self.part("train"), doc="Training rows.")
-    validation = property(lambda self: self.part("validation"), doc="Validation rows.")
-    test = property(lambda self: self.part("test"), doc="Test rows.")
+    @property
+    def train(self) -> Part:
+        """The training rows."""
+        return self.part("train")
+
+    @property
+    def validation(self) -> Part:
+        """The validation rows."""
+        return self.part("validation")
+
+    @property
+    def test(self) -> Part:
+        """The test rows."""
+        return self.part("test")
 
     @functools.cached_property
     def content_hash(self) -> str:

@@ -80,7 +80,7 @@ def names() -> tuple[str, ...]:
     return (*_EMBEDDED, *PUBLISHED)
 
 
-def describe(*, data_dir: str | os.PathLike | None = None) -> list[Description]:
+def describe(*, data_dir: str | os.PathLike[str] | None = None) -> list[Description]:
     """List the data sets with their size, terms and protocols, and how to get them.
 
     Args:
@@ -107,8 +107,8 @@ def describe(*, data_dir: str | os.PathLike | None = None) -> list[Description]:
 def load(
     name: str,
     *,
-    data_dir: str | os.PathLike | None = None,
-    manual_dir: str | os.PathLike | None = None,
+    data_dir: str | os.PathLike[str] | None = None,
+    manual_dir: str | os.PathLike[str] | None = None,
     seed: int = 0,
     protocol: str | None = None,
     validation: float = 0.1,
@@ -180,6 +180,6 @@ def reload(spec: LoadSpec, *, seed: int | None = None) -> Dataset:
     return functions[spec.function](**spec.arguments, seed=spec.seed if seed is None else seed)
 
 
-def _data_dir(given: str | os.PathLike | None) -> Path:
+def _data_dir(given: str | os.PathLike[str] | None) -> Path:
     given = given or os.environ.get("PRIVJAX_DATA") or Path.home() / ".cache" / "privjax"
     return Path(given).expanduser()

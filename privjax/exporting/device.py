@@ -30,7 +30,7 @@ from privjax.networks import LAYER_KINDS, Layer, apply_jax
 from privjax.sweeping import SweepResult, load_encoder, load_results
 
 PLATFORMS = ("cpu", "cuda", "tpu")
-PathLike = str | os.PathLike
+PathLike = str | os.PathLike[str]
 _SUFFIXES = (".npz", ".stablehlo", ".onnx")
 _OPSET, _IR = 17, 8  # of 2022, because runtimes on devices are often old
 _SEAL = 64  # length of the seal: the SHA-256, in hexadecimal, of all preceding bytes
@@ -264,7 +264,7 @@ def seal(content: bytes) -> bytes:
     return content + hashlib.sha256(content).hexdigest().encode()
 
 
-def unseal(path: str | os.PathLike) -> bytes:
+def unseal(path: str | os.PathLike[str]) -> bytes:
     """Read a sealed file without its seal. A truncated or changed file raises ValueError."""
     whole = Path(path).read_bytes()
     if seal(whole[:-_SEAL]) != whole:

@@ -21,7 +21,7 @@ from privjax.reporting.summary import Summary, baseline_given_y, constant_guess,
 from privjax.sweeping import load_history, load_results
 
 
-def report(workdir: str | os.PathLike, *, to: str | os.PathLike | None = None) -> Path:
+def report(workdir: str | os.PathLike[str], *, to: str | os.PathLike[str] | None = None) -> Path:
     """Write a report of a sweep: `report.html`, `report.md` and `report.png`.
 
     The page is one file that needs no network. It shows the trade-off curve and, for the member that its
@@ -81,7 +81,7 @@ def render_markdown(summary: Summary) -> str:
     return _render(_MARKDOWN, summary, autoescape=False)
 
 
-def _read(workdir: str | os.PathLike) -> Summary:
+def _read(workdir: str | os.PathLike[str]) -> Summary:
     run = load_results(workdir)
     if not run.members:
         raise ValueError(f"{workdir} has no finished member yet: report on it once it has one.")

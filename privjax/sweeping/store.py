@@ -28,7 +28,7 @@ from privjax.networks import Networks
 from privjax.sweeping.records import SCHEMA, MemberRecord, SweepConfig, SweepRun, check_schema
 from privjax.training import History, Losses, Measures
 
-PathLike = str | os.PathLike
+PathLike = str | os.PathLike[str]
 _SECONDS_TO_OPEN = 600.0  # in which process 0 loads the first data set and writes config.json
 _SECONDS_BETWEEN_LOOKS = 0.2
 
