@@ -171,7 +171,8 @@ def draw(content: dict, path: pathlib.Path, panels: Sequence[str]) -> None:
     if majority:  # curves differ at the private end, a small part of the range
         axis.set_xscale("log")
         leaks = [row[name] for row in rows if None not in _place(row) for name in ("adversary", "strongest")]
-        low, high = 0.8 * max(min(leaks + majority), 0.01), 1.15 * max(leaks + majority)  # a log axis has no 0
+        low = 0.8 * max(min(leaks + majority), 0.01)  # a logarithmic axis has no 0
+        high = 1.15 * max(leaks + majority)
         axis.set_xlim(low, high)
         ticks = [t for t in TICKS if low <= t <= high]
         axis.set_xticks(ticks, [f"{t:g}" for t in ticks])
