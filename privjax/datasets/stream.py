@@ -286,13 +286,18 @@ def _array_files(path: Path) -> Iterator[tuple[str, int, Callable[[], IO[bytes]]
         for file in sorted(path.glob("*.npy")) if path.is_dir() else [path]:
             yield file.stem, file.stat().st_size, functools.partial(file.open, "rb")
         return
-    with refuse_damaged(str(path)):
-        archive = zipfile.ZipFile(path)
-    for info in (info for info in archive.infolist() if info.filename.endswith(".npy")):
+    with refuse_damaged(str(path)), zipfile.ZipFile(path) as archive:
+        entries = [info for info in archive.infolist() if info.filename.endswith(".npy")]
+    for info in entries:
         if info.file_size > max(_MOST_UNPACKED, 100 * info.compress_size):
             size = f"{info.file_size} bytes from {info.compress_size}"
             raise DataError(f"{path}: {info.filename} unpacks to {size}: save it without compression.")
-        yield info.filename.removesuffix(".npy"), info.file_size, functools.partial(archive.open, info)
+        yield info.filename.removesuffix(".npy"), info.file_size, functools.partial(_open_entry, path, info)
+
+
+def _open_entry(path: Path, info: zipfile.ZipInfo) -> IO[bytes]:
+    with zipfile.ZipFile(path) as archive:  # the file is closed together with the entry
+        return archive.open(info)
 
 
 def _open_array(label: str, size: int, opened: Callable[[], IO[bytes]]) -> _Array:
