@@ -104,6 +104,7 @@ class TestScaling:
 
 
 class TestCall:
+    @pytest.mark.slow
     @pytest.mark.parametrize("name", CASES)
     def test_jax_and_numpy_agree_on_raw_rows(self, name):
         encoder, shape = _encoder(name), CASES[name][1]

@@ -29,6 +29,7 @@ def experiments(monkeypatch):
         sys.modules.pop(name, None)
 
 
+@pytest.mark.slow
 def test_tiny_versions_run(experiments, tmp_path):
     # One test, so that one process compiles the shared programs once.
     for name in CONFIGS:
@@ -58,6 +59,7 @@ def _check_tiny(name, experiments, tmp_path):
         assert (tmp_path / figure).read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CONFIGS)
 def test_every_method_can_be_built(name, experiments):
     """The networks, the objective and one gradient of every full config fit together."""
@@ -85,6 +87,7 @@ def test_every_method_can_be_built(name, experiments):
         methods.make_objective(SABOTAGED)
 
 
+@pytest.mark.slow
 def test_stored_points_are_not_run_again(experiments, tmp_path):
     run, said = experiments("run"), []
     config = experiments("diabetes").get_config("tiny")

@@ -36,6 +36,7 @@ def run_shell(block: str) -> None:
             assert extras <= set(project["optional-dependencies"]), line
 
 
+@pytest.mark.slow
 def test_the_blocks_run_in_order(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert {language for language, _ in BLOCKS} == {"python", "sh"}

@@ -45,6 +45,7 @@ def known():
     return audit(*split_named(z, s), network_widths=(64,), n_jobs=2)
 
 
+@pytest.mark.slow
 def test_every_attacker_scores_every_variable(known):
     for attribute in known.attributes.values():
         assert {attack.name for attack in attribute.attacks} == CLASSIFIERS
@@ -107,6 +108,7 @@ def test_boosting_reduces_a_wide_release():
     assert blind.value("accuracy") < 0.65
 
 
+@pytest.mark.slow
 def test_continuous_variables():
     rng = np.random.default_rng(1)
     z = rng.normal(size=(600, 4))

@@ -79,6 +79,7 @@ def test_an_attacker_given_the_utility_label_alone():
     assert audit_some("ridge", s=t, y=t).attributes["s"].label_alone["r2"].value > 0.9
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_numbers_on_any_number_of_workers():
     everyone = [*SOME, "boosting", "logistic", "network"]
     one = content(everyone, network_widths=(16,), n_jobs=1)
@@ -93,6 +94,7 @@ def test_the_same_seed_gives_the_same_numbers_on_any_number_of_workers():
     )  # nor do the other attackers matter
 
 
+@pytest.mark.slow
 def test_test_rows_change_nothing_but_the_scores():
     """With corrupted test rows the settings are the same, and so are the guesses for the other rows."""
     corrupted_z, corrupted_s = Z[TEST].copy(), S[TEST].copy()

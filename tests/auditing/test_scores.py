@@ -66,6 +66,7 @@ def test_intervals_cover_the_truth_of_accuracies(rate):
     assert np.mean(narrow) < 0.85
 
 
+@pytest.mark.slow
 def test_intervals_cover_the_truth_of_areas_and_correlations():
     rng = np.random.default_rng(2)
     kept = {"auc": [], "r2": [], "rank_correlation": []}

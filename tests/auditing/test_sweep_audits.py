@@ -30,6 +30,7 @@ def files(folder):
     return sorted((folder / "audit").glob("*.json"))
 
 
+@pytest.mark.slow
 def test_every_member_is_audited_and_its_report_kept(workdir, capsys):
     folder, loaded = workdir
     results = (folder / "results.json").read_bytes()
@@ -94,6 +95,7 @@ def test_the_reports_of_an_estimator_without_a_pickle_are_never_reused(workdir):
     assert loaded == [0, 0]
 
 
+@pytest.mark.slow
 def test_an_interrupted_audit_resumes(workdir):
     folder, loaded = workdir
     whole = audit_sweep(folder, attackers=FEW, n_jobs=1)

@@ -264,6 +264,7 @@ def test_errors_in_the_data_name_options_of_the_command(tmp_path, defect, says):
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.slow
 def test_missing_files_are_named(tmp_path):
     out = ("--out", tmp_path / "run")
     assert "peopel.csv" in run("sweep", "--data", tmp_path / "peopel.csv", *out, code=1).stderr
@@ -343,6 +344,7 @@ def test_a_missing_extra_is_named(monkeypatch):
         cli.main()
 
 
+@pytest.mark.slow
 def test_a_closed_pipe_prints_no_error():
     """As in `privjax datasets | head -1`."""
     process = subprocess.Popen(
@@ -356,6 +358,7 @@ def test_a_closed_pipe_prints_no_error():
     assert process.wait() == 1
 
 
+@pytest.mark.slow
 def test_sigterm_ends_with_code_143():
     code = """
 import os, signal, sys
@@ -368,6 +371,7 @@ cli.main()
     assert (done.returncode, done.stdout, done.stderr) == (143, "", "privjax: stopped.\n")
 
 
+@pytest.mark.slow
 def test_debug_shows_the_traceback(tmp_path):
     """`run` checks that all other errors of this file show none."""
     command = [sys.executable, "-m", "privjax.cli", "--debug", "audit", str(tmp_path / "nowhere")]

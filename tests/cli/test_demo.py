@@ -15,6 +15,7 @@ from privjax.cli import commands, demo
 DEMO = Path(__file__).parents[2] / "experiments" / "demo.py"
 
 
+@pytest.mark.slow
 def test_the_demo_shows_a_trade_off():
     done = subprocess.run([sys.executable, str(DEMO)], capture_output=True, text=True, check=True)
     rows = {

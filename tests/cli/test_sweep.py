@@ -72,6 +72,7 @@ def same(first, second):
         np.testing.assert_array_equal(privjax.load_encoder(first, k)(x), privjax.load_encoder(second, k)(x))
 
 
+@pytest.mark.slow
 def test_the_printed_command_resumes_a_sweep_after_ctrl_c(people):
     """Stopped by SIGINT after its first member: code 130, the command again, and bitwise the same end."""
     # The shell that runs the tests may ignore SIGINT, and a child would do so as well.

@@ -38,6 +38,7 @@ def test_any_csv(tmp_path, rows, good):
             assert len(data.x) == len(data.y) == len(data.s)
 
 
+@pytest.mark.slow
 @quick
 @given(data=st.binary(max_size=300))
 def test_any_bytes_as_a_csv(tmp_path, data):

@@ -35,6 +35,7 @@ def arrays_of(shared_data, prepared):
     return fetch_shared
 
 
+@pytest.mark.slow
 def test_har_has_the_published_counts(get):
     data = get("har")
     assert data.x.shape == (10299, 561)
@@ -74,6 +75,7 @@ def test_har_original_split_has_disjoint_users(get):
     assert len(data.split.train) + len(data.split.validation) == 7352
 
 
+@pytest.mark.slow
 def test_har_time_blocks_share_no_frames_and_a_random_split_does(get, shared_data, tmp_path):
     files = open_files(shared_data / "UCI_HAR_Dataset.zip", tmp_path / "scratch")
     names = [files.find(f"Inertial Signals/body_gyro_x_{part}.txt") for part in ("train", "test")]
@@ -125,6 +127,7 @@ def test_yaleb_groups_are_dealt_by_the_seed(get):
     assert len(deals) == len(SEEDS)
 
 
+@pytest.mark.slow
 def test_cmu_faces_have_the_published_counts(get):
     data = get("cmu_faces")
     assert data.x.shape == (624, 32, 32, 1)
@@ -152,6 +155,7 @@ def test_hapt_has_the_published_counts(arrays_of, shared_data):
         np.testing.assert_array_equal(arrays["frame"], file["frame"])
 
 
+@pytest.mark.slow
 def test_hapt_protocol_separates_the_parts(get, arrays_of):
     arrays = arrays_of("hapt")
     main = {key: values[arrays["activity"] < 6] for key, values in arrays.items()}

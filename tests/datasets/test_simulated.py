@@ -121,6 +121,7 @@ def test_a_shorter_set_is_the_start_of_a_longer_one():
     assert not np.array_equal(blocks[1].x[:300], shorter.x)
 
 
+@pytest.mark.slow
 def test_more_than_a_million_rows():
     data = load("simulated_sensors", rows=1_200_000, users=6, activities=3, window=6)
     assert data.x.shape == (1_200_000, 36)

@@ -27,6 +27,7 @@ def check_partition(split, rows):
     np.testing.assert_array_equal(everything, np.arange(rows))
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(
     counts=st.lists(st.integers(1, 60), min_size=1, max_size=12),

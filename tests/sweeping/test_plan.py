@@ -33,6 +33,7 @@ def _small_data():
     return prepare(data.x, data.y, data.s, networks=NETWORKS, batch_size=24)[0]
 
 
+@pytest.mark.slow
 def test_a_layout_chosen_by_the_sweep_shrinks_until_it_fits(monkeypatch, uninterrupted):
     widths = []
     plan = planning.make_plan(4, chunk_size=None, devices=None)._replace(width=2)

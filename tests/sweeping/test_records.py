@@ -19,6 +19,7 @@ def refuse(token):
     raise AssertionError(token)
 
 
+@pytest.mark.slow
 def test_a_run_survives_strict_json(finished):
     data = dataclasses.replace(
         finished.run.data,

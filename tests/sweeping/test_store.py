@@ -44,6 +44,7 @@ def checkpoints(folder: Path) -> list[str]:
     return sorted(path.name for path in (folder / "checkpoints").iterdir())
 
 
+@pytest.mark.slow
 def test_a_workdir_changes_no_number(finished, uninterrupted):
     assert finished.members == uninterrupted.members
     assert load_results(finished.workdir) == finished.run
@@ -101,6 +102,7 @@ def test_a_resumed_sweep_changes_no_bit(tmp_path, uninterrupted, after):
     assert small_sweep(workdir=tmp_path / "run").members == uninterrupted.members
 
 
+@pytest.mark.slow
 def test_another_layout_resumes_a_sweep(tmp_path, uninterrupted):
     # States belong to members, not to chunks.
     interrupt(tmp_path / "run", 2, chunk_size=4)
@@ -159,6 +161,7 @@ class Crash(BaseException):
     """The end of a process, after which it changes no file."""
 
 
+@pytest.mark.slow
 def test_a_crash_at_any_rename_or_deletion_changes_no_bit(tmp_path, uninterrupted):
     settings = dict(privacy_weights=[2.0], seeds=[0])
     expected = dataclasses.replace(uninterrupted.members[1], member=0)
@@ -295,6 +298,7 @@ def test_a_folder_of_something_else_is_refused(tmp_path):
         small_sweep(workdir=tmp_path / "file")
 
 
+@pytest.mark.slow
 def test_a_second_process_is_refused(copied):
     with exclusive(copied / ".lock-0"):
         command = [sys.executable, "-c", RESUME, str(copied)]
@@ -316,6 +320,7 @@ def test_damaged_results_are_refused_and_repaired(copied):
         load_encoder(copied / "nowhere", 0)
 
 
+@pytest.mark.slow
 def test_a_full_disk_keeps_the_last_good_state(tmp_path, uninterrupted):
     """Limit files to a kilobyte: a writer sees an error like that of a full disk."""
     folder = tmp_path / "run"
@@ -331,6 +336,7 @@ def test_a_full_disk_keeps_the_last_good_state(tmp_path, uninterrupted):
     assert small_sweep(workdir=folder).members == uninterrupted.members
 
 
+@pytest.mark.slow
 def test_own_networks_are_an_argument_of_load_encoder(tmp_path):
     own = NETWORKS._replace(settings=None)
     result = small_sweep(networks=own, workdir=tmp_path / "run", seeds=[0], num_epochs=1)

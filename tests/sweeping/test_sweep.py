@@ -42,6 +42,7 @@ def test_weights_keep_their_order(uninterrupted):
         np.testing.assert_array_equal(reversed_.encoder(number)(x), uninterrupted.encoder(other.member)(x))
 
 
+@pytest.mark.slow
 def test_a_member_equals_fit_with_its_seed_and_split(uninterrupted):
     for member in uninterrupted.members:
         data = make_small(member.seed)
@@ -97,6 +98,7 @@ def test_the_unit_of_a_column_changes_nothing(uninterrupted):
         assert close(a.to_dict(), b.to_dict(), bound=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("chunk_size", [None, 4])
 def test_each_seed_is_loaded_once(chunk_size):
     loads, loaded = [], []
@@ -195,6 +197,7 @@ def test_every_objective_sweeps(objective):
     assert result.encoder(1)(make_small().x).shape == (120, 4)
 
 
+@pytest.mark.slow
 def test_data_by_name_equals_data_as_a_dataset():
     by_name = privjax.sweep("digits", privacy_weights=[1.0], seeds=[3], num_epochs=1)
     loaded = privjax.datasets.load("digits", seed=3)

@@ -86,6 +86,7 @@ def _size(gradient):
     return sum(float(jnp.abs(a).sum()) for a in jax.tree.leaves(gradient))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "image"), [*((name, True) for name in OBJECTIVES), ("mmd", False), ("wdn", False)]
 )
@@ -154,6 +155,7 @@ def test_the_tied_projection_learns_from_both_of_its_uses():
     np.testing.assert_allclose(slope, jnp.abs(gradient).sum(), rtol=0.05)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", OBJECTIVES)
 def test_within_utility_compares_rows_of_one_class_of_y_alone(name):
     rng = np.random.default_rng(1)

@@ -94,6 +94,7 @@ def test_rows_of_weight_zero_are_not_measured():
     assert (int(live_units(dead, w)), int(live_units(dead))) == (4, 5)
 
 
+@pytest.mark.slow
 def test_measures_do_not_depend_on_the_order_of_rows():
     rng = np.random.default_rng(0)
     s, y = np.sort(rng.integers(0, 4, 400)), rng.integers(0, 2, 400)
