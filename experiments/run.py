@@ -22,9 +22,9 @@ import ml_collections
 import numpy as np
 from bench.timing import peak_megabytes
 from methods import Row, load_data, make_points, write_text
-from privjax.curves import mean_over_seeds
 
 import privjax
+from privjax.curves import mean_over_seeds
 
 SCHEMA = 2
 
