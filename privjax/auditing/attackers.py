@@ -175,7 +175,7 @@ def fit_ridge(task: AttackTask, *, seed: int, threads: int = 1) -> FittedAttack:
 
 
 def fit_estimator(estimator: Any, task: AttackTask, *, seed: int, threads: int = 1) -> FittedAttack:
-    """Fit a clone of a user's estimator; every `random_state` that is None is set."""
+    """Fit a clone of a user's estimator; unset random states get the seed."""
     from sklearn.base import clone
 
     model: Any = clone(estimator)
